@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+"""Gaussian processes for large space-time data.
+
+Public names are loaded on first use, so that `import weft` and `weft --help` stay light.
+"""
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "weft.kernels": (
+        "EQ",
+        "Constant",
+        "Cosine",
+        "Graph",
+        "Linear",
+        "Matern12",
+        "Matern32",
+        "Matern52",
+        "Matern72",
+        "OnSphere",
+        "Periodic",
+        "RationalQuadratic",
+        "Separable",
+        "SumSeparable",
+        "Wiener",
+    ),
+    "weft.likelihoods": ("Gaussian",),
+    "weft.model": ("ConstantMean", "LinearMean", "Model"),
+    "weft.data.observations": ("Observations",),
+    "weft.inference.evidence": ("log_evidence",),
+    "weft.inference.posterior": ("Posterior", "condition"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__version__ = "0.1.0"
+__all__ = sorted([*_HOME_OF, "__version__"])
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'weft' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: MIT
+"""What counts as an array here, and the check that double precision is on."""
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+__all__ = ["AnyArray", "ArrayLike", "is_concrete", "require_float64"]
+
+# Data stay NumPy until they meet a model; inside a transformation everything is a JAX array.
+AnyArray = jax.Array | np.ndarray
+
+
+def require_float64() -> None:
+    """Raise unless JAX computes in double precision: single precision ruins a long filter without a sign of it."""
+    if not jax.config.read("jax_enable_x64"):
+        raise ValueError("float64 is off; call jax.config.update('jax_enable_x64', True) first")
+
+
+def is_concrete(value: object) -> bool:
+    """Whether the numbers in `value` can be looked at, which they cannot under `jit` or `grad`."""
+    return not isinstance(value, jax.core.Tracer)

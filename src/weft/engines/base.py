@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: MIT
+"""The seam between models and linear algebra: what every engine offers.
+
+Above it: kernels, likelihoods, autodiff. Below it: the chain of `state_space.chain`, which knows no kernel.
+"""
+
+from typing import Protocol
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from weft.arrays import AnyArray
+from weft.data.layout import Layout
+from weft.state_space.chain import Chain, ComponentChain, Queries, Rows, State
+
+__all__ = ["Chain", "ComponentChain", "Engine", "Layout", "Moments", "Queries", "Rows", "State"]
+
+
+class Moments(eqx.Module):
+    """Posterior moments of weights . z at queries: by component, and the variance of the components' sum."""
+
+    mean: Float[AnyArray, "query component"]
+    variance: Float[AnyArray, "query component"]
+    total_variance: Float[AnyArray, " query"]
+
+
+class Engine(Protocol):
+    """What every engine offers; all of them give the same numbers."""
+
+    def log_normaliser(
+        self, chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows
+    ) -> Float[Array, ""]:
+        """log E prod_n exp(-precision_n (value_n - f_n)^2 / 2) under the chain; differentiable in every float array.
+
+        Its gradient is the smoother: d/dvalue_n = -precision_n (value_n - E f_n), d/dprecision_n = -E (value_n - f_n)^2 / 2.
+        """
+
+    def moments(
+        self,
+        chain: Chain,
+        weights: Float[Array, "place bottleneck"],
+        rows: Rows,
+        queries: Queries,
+        *,
+        filtered: bool = False,
+    ) -> Moments:
+        """Moments at the queries given all rows; with `filtered`, given the rows up to and including each query's time."""

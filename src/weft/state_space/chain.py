@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: MIT
+"""What an engine is given: a linear Gaussian Markov chain and the rows that observe it. No kernel in sight.
+
+The state at a time stacks, component after component, a matrix of `latent` rows and `pseudo` columns (row-major, so latent
+dimension d of all pseudo-points is one contiguous block). Its columns are independent a priori: every matrix of the chain acts on
+the latent dimensions alone (Kronecker the identity over pseudo-points). The bottleneck z stacks readout . state of each component;
+f of a row is the weights of its place times z.
+"""
+
+import equinox as eqx
+from jaxtyping import Float, Int
+
+from weft.arrays import AnyArray
+from weft.data.layout import Layout
+
+
+class ComponentChain(eqx.Module):
+    """The chain of one component; matrices are held once per *distinct* step between times."""
+
+    transition: Float[AnyArray, "step latent latent"]
+    process_noise: Float[AnyArray, "step latent latent"]
+    initial: Float[AnyArray, "latent latent"]
+    readout: Float[AnyArray, " latent"]
+    num_pseudo: int = eqx.field(static=True)
+    # Signs that turn the chain around in time (see StateSpace.reversal); None if it is not stationary.
+    reversal: tuple[float, ...] | None = eqx.field(static=True)
+
+    @property
+    def num_latent(self) -> int:
+        return self.readout.shape[0]
+
+
+class State(eqx.Module):
+    """A Gaussian over the whole state."""
+
+    mean: Float[AnyArray, " state"]
+    covariance: Float[AnyArray, "state state"]
+
+
+class Chain(eqx.Module):
+    """The prior over states at a series of times.
+
+    `step_number[t]` says which distinct step leads to time t; the first always has number 0, and step 0 is always of length
+    zero (identity transition, no noise). `start`, where given, replaces the prior at the first time.
+    """
+
+    components: tuple[ComponentChain, ...]
+    step_number: Int[AnyArray, " time"]
+    start: State | None = None
+
+    @property
+    def num_times(self) -> int:
+        return self.step_number.shape[0]
+
+    @property
+    def num_bottleneck(self) -> int:
+        return sum(component.num_pseudo for component in self.components)
+
+    @property
+    def num_state(self) -> int:
+        return sum(component.num_pseudo * component.num_latent for component in self.components)
+
+
+class Rows(eqx.Module):
+    """Gaussian factors exp(-precision (value - f)^2 / 2), one a row, ordered by time."""
+
+    layout: Layout = eqx.field(static=True)
+    place: Int[AnyArray, " row"]
+    value: Float[AnyArray, " row"]
+    precision: Float[AnyArray, " row"]
+
+
+class Queries(eqx.Module):
+    """Rows asked about, ordered by time, with the weights of the distinct places asked about."""
+
+    layout: Layout = eqx.field(static=True)
+    place: Int[AnyArray, " query"]
+    weights: Float[AnyArray, "query_place bottleneck"]

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+"""Double precision, strict promotion and shape checks for every test; where the shared data are."""
+
+import pathlib
+
+import jax
+import pytest
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# Every shape annotation in the package is checked while the tests run.
+install_import_hook("weft", "beartype.beartype")
+
+SHARED_DATA = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> pathlib.Path:
+    """The folder of real data sets; a test that asks for it is skipped where there is none."""
+    if not SHARED_DATA.is_dir():
+        pytest.skip("the shared data folder is not beside the project; put it at ../shared/data to run this test")
+    return SHARED_DATA
