@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""Rows asked about, in an engine's terms, in blocks of bounded memory."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from weft.arrays import ArrayLike
+from weft.data.layout import Layout
+from weft.data.observations import as_numbers, distinct_rows, refuse_rows
+from weft.model import Model
+from weft.state_space.chain import Chain, Queries, Rows
+from weft.state_space.features import Basis
+from weft.state_space.prior import chain_at, features_at, num_pseudo, time_variances
+
+# The weights of the distinct places asked about are the one large thing an answer needs besides itself.
+WEIGHTS_BUDGET = 128 * 2**20
+MOST_ROWS_AT_ONCE = 2_000_000
+
+
+def checked_rows(
+    times: ArrayLike, places: ArrayLike, width: int
+) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, "query dim"]]:
+    """Times and places asked about, paired and finite, places with `width` columns."""
+    times, places = as_numbers(times, "times", 1), as_numbers(places, "places", 2)
+    if len(times) != len(places):
+        raise ValueError(f"times and places must have one entry a row; they have {len(times)} and {len(places)} rows")
+    if places.shape[1] != width:
+        raise ValueError(f"places must have the {width} columns of the data's places; they have {places.shape[1]}")
+    for name, array in (("times", times), ("places", places)):
+        refuse_rows(~np.isfinite(array).reshape(len(array), -1).all(axis=1), f"{name} must be finite", array)
+    return times, places
+
+
+def blocks_of_rows(places: Float[np.ndarray, "query dim"], num_bottleneck: int) -> Iterator[Int[np.ndarray, " block"]]:
+    """Row numbers in blocks, each with few enough distinct places for the budget; rows of one place stay together.
+
+    Every block costs a pass over the whole series, so there are as few as the budget allows.
+    """
+    most_places = max(1, WEIGHTS_BUDGET // (8 * num_bottleneck))
+    if len(places) <= min(most_places, MOST_ROWS_AT_ONCE):
+        if len(places) > 0:
+            yield np.arange(len(places))
+        return
+    distinct, place = distinct_rows(places)
+    order = np.argsort(place, kind="stable")
+    first_row = np.searchsorted(place[order], np.arange(0, len(distinct), most_places))
+    for start, stop in zip(first_row, [*first_row[1:], len(order)], strict=True):
+        for begin in range(start, stop, MOST_ROWS_AT_ONCE):
+            yield order[begin : min(begin + MOST_ROWS_AT_ONCE, stop)]
+
+
+class Question:
+    """One block of rows asked about: the chain at the times of data and block, the data's rows on it, the block's own.
+
+    Answers come in the order of `queries`; `in_order` puts them back into the order asked.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        bases: tuple[Basis, ...],
+        data_times: Float[np.ndarray, " time"],
+        rows: Rows,
+        times: Float[np.ndarray, " query"],
+        places: Float[np.ndarray, "query dim"],
+    ):
+        components = model.components
+        distinct, place = distinct_rows(places)
+        features = features_at(model, bases, distinct)
+        # New times enter the chain as steps without rows.
+        all_times, number = np.unique(np.concatenate([data_times, times]), return_inverse=True)
+        of_data, of_query = number[: len(data_times)], number[len(data_times) :]
+        self._order = np.argsort(of_query, kind="stable")
+        self.chain: Chain = chain_at(model, num_pseudo(components, bases, distinct), all_times)
+        self.rows = Rows(spread(rows.layout, of_data, len(all_times)), rows.place, rows.value, rows.precision)
+        self.queries = Queries(
+            layout=Layout(np.searchsorted(of_query[self._order], np.arange(len(all_times) + 1))),
+            place=place[self._order].astype(np.int32),
+            weights=features.weights,
+        )
+        by_time = np.stack([np.asarray(time_variances(component, all_times)) for component in components], axis=1)
+        # In the order asked: what the pseudo-points leave unexplained of each component's variance.
+        self.unexplained = by_time[of_query] * np.asarray(features.unexplained)[place]
+
+    def in_order(self, answers: Float[np.ndarray, "query ..."]) -> Float[np.ndarray, "query ..."]:
+        back = np.empty(answers.shape)
+        back[self._order] = answers
+        return back
+
+
+def spread(layout: Layout, positions: Int[np.ndarray, " time"], num_times: int) -> Layout:
+    """The same rows on a longer series: time t of `layout` is time positions[t] of `num_times`."""
+    counts = np.zeros(num_times, dtype=np.int64)
+    counts[positions] = layout.counts
+    return Layout(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]))
