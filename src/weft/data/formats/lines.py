@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: MIT
+"""Lines of plain, gzipped, zipped and tarred text, in blocks, with their numbers; nothing is unpacked to disk."""
+
+import csv
+import gzip
+import io
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Integer, UInt8
+
+from weft.data.formats.rejected import LONGEST_TEXT, ReadReport, Rejected, refused
+
+__all__ = ["Block", "blocks", "fixed_width", "parse_delimited", "whole_text"]
+
+BLOCK_BYTES = 8 << 20
+READ_BYTES = 1 << 18
+LONGEST_LINE = 64 << 20
+DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.ReadError, zipfile.BadZipFile)
+NEWLINE, RETURN, COMMA, QUOTE, BLANK = (ord(character) for character in '\n\r," ')
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some whole lines of one file; `report` tells of damage met after them."""
+
+    source: str
+    first_line: int
+    data: bytes
+    report: ReadReport = field(default_factory=ReadReport)
+
+    @cached_property
+    def bytes(self) -> UInt8[np.ndarray, " byte"]:
+        return np.frombuffer(self.data, dtype=np.uint8)
+
+    @cached_property
+    def starts(self) -> Integer[np.ndarray, " line"]:
+        if not self.data:
+            return np.zeros(0, dtype=np.int64)
+        breaks = np.flatnonzero(self.bytes == NEWLINE)
+        starts = np.concatenate([[0], breaks + 1])
+        return starts[starts < len(self.data)]
+
+    @cached_property
+    def ends(self) -> Integer[np.ndarray, " line"]:
+        """Where each line's text stops, before its line end (LF or CR LF)."""
+        ends = np.concatenate([self.starts[1:], [len(self.data)]])[: len(self.starts)]
+        for mark in (NEWLINE, RETURN):
+            ends = np.where((ends > self.starts) & (self.bytes[ends - 1] == mark), ends - 1, ends)
+        return ends
+
+    @cached_property
+    def numbers(self) -> Integer[np.ndarray, " line"]:
+        return self.first_line + np.arange(len(self.starts))
+
+    def text(self, row: int) -> str:
+        return self.data[self.starts[row] : min(self.ends[row], self.starts[row] + LONGEST_TEXT)].decode(
+            "utf-8", errors="replace"
+        )
+
+    def refuse(self, bad: Bool[np.ndarray, " line"], reason: str) -> ReadReport:
+        rows = np.flatnonzero(bad)
+        return refused(self.source, reason, self.numbers[rows], lambda bad_row: self.text(rows[bad_row]))
+
+    def lines_where(self, wanted: Bool[np.ndarray, " line"]) -> bytes:
+        if wanted.all():
+            return self.data
+        lengths = np.diff(np.concatenate([self.starts, [len(self.data)]]))
+        return self.bytes[np.repeat(wanted, lengths)].tobytes()
+
+
+def blocks(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[Block]:
+    """The lines of a file, or of every wanted file inside an archive; a file starts where `first_line` is 1.
+
+    A damaged or cut off archive ends the reading there: its whole lines come, then a block that reports the damage.
+    """
+    try:
+        for name, stream in _members(path, wanted):
+            yield from _line_blocks(name, stream)
+    except DAMAGE as error:
+        damage = Rejected(path.name, None, "damaged or cut off file; the rest of it is not read", str(error))
+        yield Block(path.name, 0, b"", ReadReport(rejected={damage.reason: 1}, examples=(damage,)))
+
+
+def whole_text(path: Path) -> str:
+    """All of a small text file."""
+    return path.read_bytes().decode("utf-8-sig", errors="replace")
+
+
+def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, BinaryIO]]:
+    name = path.name.lower()
+    if name.endswith((".tar", ".tar.gz", ".tgz")):
+        # "|" reads forward only: a 3 GB archive passes through memory block by block.
+        with tarfile.open(path, mode="r|*") as archive:
+            for entry in archive:
+                content = archive.extractfile(entry) if entry.isfile() and wanted(entry.name) else None
+                if content is not None:
+                    yield _ungzipped(entry.name, content)  # type: ignore[arg-type]
+    elif name.endswith(".zip"):
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.namelist():
+                if not member.endswith("/") and wanted(member):
+                    with archive.open(member) as content:
+                        yield _ungzipped(member, content)  # type: ignore[arg-type]
+    else:
+        with path.open("rb") as content:
+            yield _ungzipped(path.name, content)
+
+
+def _ungzipped(name: str, stream: BinaryIO) -> tuple[str, BinaryIO]:
+    if name.lower().endswith(".gz"):
+        return name[:-3], gzip.GzipFile(fileobj=stream)  # type: ignore[return-value]
+    return name, stream
+
+
+def _line_blocks(source: str, stream: BinaryIO) -> Iterator[Block]:
+    line, pending = 1, bytearray()
+    ended: BaseException | None = None
+    finished = False
+    while not finished:
+        try:
+            # read1 hands over what is there: with read, the bytes before a damage would be lost with it.
+            piece = stream.read1(READ_BYTES)  # type: ignore[attr-defined]
+            finished = not piece
+            pending += piece
+        except DAMAGE as error:
+            ended, finished = error, True
+        if line == 1 and pending.startswith(b"\xef\xbb\xbf"):
+            del pending[:3]
+        if len(pending) >= BLOCK_BYTES or finished:
+            whole = len(pending) if finished and ended is None else pending.rfind(b"\n") + 1
+            if whole == 0 and len(pending) > LONGEST_LINE:
+                raise ValueError(f"{source} has no line end in its first {LONGEST_LINE >> 20} MB; it is not a text file")
+            data = bytes(pending[:whole])
+            del pending[:whole]
+            if data:
+                yield Block(source, line, data)
+                line += data.count(b"\n")
+    if ended is not None:
+        raise type(ended)(f"{source} after line {line - 1}: {ended}")
+    if line == 1 and not data:
+        yield Block(source, 1, b"")
+
+
+def fixed_width(block: Block, rows: Integer[np.ndarray, " row"], width: int) -> UInt8[np.ndarray, "row column"]:
+    """The first `width` characters of the given lines, short lines filled up with blanks."""
+    columns = block.starts[rows][:, None] + np.arange(width)
+    inside = columns < block.ends[rows][:, None]
+    return np.where(inside, block.bytes[np.minimum(columns, max(len(block.data) - 1, 0))], np.uint8(BLANK))
+
+
+def parse_delimited(
+    block: Block, *, num_fields: int, columns: dict[int, str], first_row: int = 0
+) -> tuple[pd.DataFrame, Integer[np.ndarray, " row"], ReadReport]:
+    """Columns of a comma separated block as text, the line number of each row, and what was refused.
+
+    A record is a line; one with another number of fields, an open quotation or bytes that are not UTF-8 is refused.
+    """
+    blank = block.starts == block.ends
+    header = np.arange(len(block.starts)) < first_row
+    broken = _not_text(block)
+    counts, open_quotation = _count_fields(block)
+    sound = ~(blank | header | broken | open_quotation)
+    short, long = sound & (counts < num_fields), sound & (counts > num_fields)
+    sound &= counts == num_fields
+    report = (
+        block.refuse(broken & ~header, "not UTF-8 text")
+        + block.refuse(open_quotation & ~broken & ~header, "quotation mark without its partner")
+        + block.refuse(short, f"short line: fewer than {num_fields} fields")
+        + block.refuse(long, f"long line: more than {num_fields} fields")
+    )
+    numbers = block.numbers[sound]
+    text = block.lines_where(sound) if len(numbers) else b""
+    table = _parsed(text, num_fields, columns, len(numbers))
+    if table is not None:
+        return table, numbers, report
+    # A quotation mark inside an unquoted field: the two ways of counting differ, so take the lines one at a time.
+    records = [_record(line.rstrip("\r")) for line in text.decode().removesuffix("\n").split("\n")]
+    whole = np.array([len(record) == num_fields for record in records], dtype=bool)
+    report += refused(block.source, "quotation mark or line end inside a field", numbers[~whole])
+    kept = [record for record, good in zip(records, whole, strict=True) if good]
+    table = pd.DataFrame({name: pd.Series([row[at] for row in kept], dtype="str") for at, name in columns.items()})
+    return table, numbers[whole], report
+
+
+def _record(line: str) -> list[str]:
+    try:
+        return next(csv.reader([line]), [])
+    except csv.Error:
+        return []
+
+
+def _parsed(text: bytes, num_fields: int, columns: dict[int, str], num_rows: int) -> pd.DataFrame | None:
+    if num_rows == 0:
+        return pd.DataFrame({name: pd.Series([], dtype="str") for name in columns.values()})
+    try:
+        table = pd.read_csv(
+            io.BytesIO(text),
+            header=None,
+            names=list(range(num_fields)),
+            usecols=list(columns),
+            dtype="str",
+            keep_default_na=False,
+            skip_blank_lines=False,
+        )
+    except pd.errors.ParserError:
+        return None
+    return table.rename(columns=columns) if len(table) == num_rows else None
+
+
+def _not_text(block: Block) -> Bool[np.ndarray, " line"]:
+    bad = np.zeros(len(block.starts), dtype=bool)
+    holds_nul = b"\0" in block.data
+    if block.data.isascii() and not holds_nul:
+        return bad
+    suspect = np.flatnonzero((block.bytes >= 128) | (block.bytes == 0))
+    for row in np.unique(np.searchsorted(block.starts, suspect, side="right") - 1):
+        line = block.data[block.starts[row] : block.ends[row]]
+        try:
+            bad[row] = "\0" in line.decode("utf-8")
+        except UnicodeDecodeError:
+            bad[row] = True
+    return bad
+
+
+def _count_fields(block: Block) -> tuple[Integer[np.ndarray, " line"], Bool[np.ndarray, " line"]]:
+    commas = np.flatnonzero(block.bytes == COMMA)
+    quotes = np.flatnonzero(block.bytes == QUOTE)
+    quotes_before_line = np.searchsorted(quotes, block.starts)
+    line_of_comma = np.searchsorted(block.starts, commas, side="right") - 1
+    # Quotations are counted from the start of each line, so that one open quotation does not swallow the lines after.
+    inside = (np.searchsorted(quotes, commas) - quotes_before_line[line_of_comma]) % 2 == 1
+    counts = np.bincount(line_of_comma[~inside], minlength=len(block.starts)) + 1
+    num_quotes = np.searchsorted(quotes, block.ends) - quotes_before_line
+    return counts, num_quotes % 2 == 1
