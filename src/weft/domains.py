@@ -79,7 +79,7 @@ class Parametrised(eqx.Module):
         for field in dataclasses.fields(self):  # type: ignore[arg-type]
             domain = field.metadata.get("domain")
             value = getattr(self, field.name)
-            if domain is None or not is_concrete(value):
+            if domain is None or value is None or not is_concrete(value):
                 continue
             array = np.asarray(value)
             if not np.all(np.isfinite(array)) or not domain.contains(array):

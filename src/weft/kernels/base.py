@@ -2,22 +2,22 @@
 """What a kernel and a state-space form are, and how kernels add, multiply and scale."""
 
 import abc
-from typing import Self
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray
-from weft.domains import Parametrised, positive
+from weft.arrays import AnyArray, is_concrete, require_float64
+from weft.domains import Parametrised, as_float64, positive
 
 
 class StateSpace(Parametrised):
     """A scalar Gaussian process of time as the readout of a linear Markov chain.
 
-    At time t the latent vector x has covariance `covariance(t)`; over a step s it becomes `transition(s)` x plus noise of
-    covariance `process_noise(s)`; the process is `readout` . x. All three are differentiable, also at step 0, where they are
-    the identity and zero.
+    At time t the latent vector x has covariance `covariance(t)`; over a step s >= 0 it becomes `transition(s)` x plus
+    noise of covariance `process_noise(s)`; the process is `readout` . x. All are differentiable, also at step 0, where
+    they are the identity and zero. Small matrices of one step: `vmap` over the steps.
     """
 
     @property
@@ -28,7 +28,7 @@ class StateSpace(Parametrised):
     @property
     @abc.abstractmethod
     def reversal(self) -> tuple[float, ...] | None:
-        """Signs S with S transition(s) S = P transition(s)' P^-1 (run backwards in time, it is itself up to these signs).
+        """Signs S with S transition(s) S = P transition(s)' P^-1: backwards in time it is itself up to these signs.
 
         None for a process that is not stationary.
         """
@@ -50,6 +50,9 @@ class StateSpace(Parametrised):
 class Kernel(Parametrised):
     """A covariance of places (rows of a matrix) or of times (a matrix of one column)."""
 
+    # NumPy would otherwise treat a kernel as an array of objects in `np.float64(2.0) * kernel`.
+    __array_ufunc__ = None
+
     @abc.abstractmethod
     def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]: ...
 
@@ -58,49 +61,69 @@ class Kernel(Parametrised):
         """The diagonal of `covariance(xs, xs)`."""
 
     @abc.abstractmethod
-    def state_space(self) -> StateSpace:
-        """The Markov form needed in `time=`; TypeError where there is none."""
-
-    @abc.abstractmethod
-    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
-        """phi with covariance(x, y) = phi(x) . phi(y) exactly and few columns, or None where there is no such map.
-
-        A component whose spatial kernel has features needs no pseudo-points.
-        """
-
-    @abc.abstractmethod
     def check_width(self, width: int) -> None:
         """Raise ValueError unless inputs of `width` columns fit this kernel."""
 
-    def __call__(self, xs: Float[AnyArray, "..."], ys: Float[AnyArray, "..."] | None = None) -> Float[Array, "x y"]:
-        """The covariance matrix of `xs` and `ys` (of `xs` with itself if not given); a vector is taken as one column."""
-        xs = as_columns(xs)
-        return self.covariance(xs, xs if ys is None else as_columns(ys))
+    def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:
+        """Raise ValueError unless these inputs fit this kernel, in width and in range where it has one."""
+        self.check_width(xs.shape[1])
 
-    def __add__(self, other: "Kernel") -> "Kernel":
+    def state_space(self) -> StateSpace:
+        """The Markov form needed in `time=`; TypeError where there is none."""
+        raise TypeError(
+            f"{type(self).__name__} has no state-space form, which a time kernel needs; use Matern12, "
+            "Matern32, Matern52, Matern72, EQ, Periodic, Cosine, Constant, Linear, Wiener, or sums, multiples and "
+            "(if stationary) products of them"
+        )
+
+    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
+        """A map phi with few columns and covariance(x, y) = phi(x) . phi(y) exactly, or None where there is none.
+
+        A component whose spatial kernel has features needs no pseudo-points.
+        """
+        return None
+
+    def __call__(self, xs: Any, ys: Any = None) -> Float[Array, "x y"]:
+        """The covariance matrix of `xs` and `ys` (of `xs` with itself if not given); a vector is one column."""
+        require_float64()
+        first = as_columns(xs)
+        second = first if ys is None else as_columns(ys)
+        for inputs in (first,) if ys is None else (first, second):
+            if is_concrete(inputs):
+                self.check_inputs(inputs)
+            else:
+                self.check_width(inputs.shape[1])
+        return self.covariance(first, second)
+
+    def __add__(self, other: Any) -> "Kernel":
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
-    def __mul__(self, other: "Kernel | float") -> "Kernel":
+    def __radd__(self, other: Any) -> "Kernel":
+        # So that sum(kernels) works, which starts from the integer 0.
+        return self if isinstance(other, int) and other == 0 else NotImplemented
+
+    def __mul__(self, other: Any) -> "Kernel":
         if isinstance(other, Kernel):
             return Product(self, other)
-        return Scaled(self, other) if is_scalar(other) else NotImplemented
+        return Scaled(self, as_float64(other)) if is_scalar(other) else NotImplemented
 
-    def __rmul__(self, other: float) -> "Kernel":
-        return Scaled(self, other) if is_scalar(other) else NotImplemented
+    def __rmul__(self, other: Any) -> "Kernel":
+        return Scaled(self, as_float64(other)) if is_scalar(other) else NotImplemented
 
 
-def is_scalar(value: object) -> bool:
+def is_scalar(value: Any) -> bool:
     """Whether `value` is a number a kernel can be scaled by, NumPy's and JAX's zero-dimensional arrays included."""
     return isinstance(value, int | float | np.number) or (isinstance(value, AnyArray) and value.ndim == 0)
 
 
-def as_columns(xs: AnyArray) -> AnyArray:
-    xs = xs if isinstance(xs, AnyArray) else np.asarray(xs, dtype=np.float64)
-    return xs[:, None] if xs.ndim == 1 else xs
-
-
-def time_column(time: Float[Array, ""]) -> Float[Array, "1 1"]:
-    return jnp.reshape(time, (1, 1))
+def as_columns(xs: Any) -> AnyArray:
+    """`xs` as a float matrix with one row an input; a vector becomes one column."""
+    array = xs if isinstance(xs, AnyArray) else np.asarray(xs, dtype=np.float64)
+    if array.ndim not in (1, 2):
+        raise ValueError(f"kernel inputs must be a matrix (one row an input) or a vector; their shape is {array.shape}")
+    if not np.issubdtype(array.dtype, np.floating):
+        array = array.astype(np.float64)
+    return array[:, None] if array.ndim == 1 else array
 
 
 class Scaled(Kernel):
@@ -110,10 +133,10 @@ class Scaled(Kernel):
     variance: Float[AnyArray, ""] = positive()
 
     def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
-        return self.variance * self.kernel.covariance(xs, ys)
+        return jnp.multiply(self.variance, self.kernel.covariance(xs, ys))
 
     def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
-        return self.variance * self.kernel.variances(xs)
+        return jnp.multiply(self.variance, self.kernel.variances(xs))
 
     def state_space(self) -> StateSpace:
         return ScaledStateSpace(self.kernel.state_space(), self.variance)
@@ -124,6 +147,9 @@ class Scaled(Kernel):
 
     def check_width(self, width: int) -> None:
         self.kernel.check_width(width)
+
+    def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:
+        self.kernel.check_inputs(xs)
 
 
 class Sum(Kernel):
@@ -149,6 +175,10 @@ class Sum(Kernel):
         self.first.check_width(width)
         self.second.check_width(width)
 
+    def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:
+        self.first.check_inputs(xs)
+        self.second.check_inputs(xs)
+
 
 class Product(Kernel):
     """Covariance of the product of two independent processes."""
@@ -166,8 +196,8 @@ class Product(Kernel):
         first, second = self.first.state_space(), self.second.state_space()
         if first.reversal is None or second.reversal is None:
             raise TypeError(
-                f"the product of {type(self.first).__name__} and {type(self.second).__name__} has no state-space form here: "
-                "a factor is not stationary; multiply stationary kernels only, or add instead of multiplying"
+                f"the product of {type(self.first).__name__} and {type(self.second).__name__} has no state-space form "
+                "here: a factor is not stationary; multiply stationary kernels only, or add instead of multiplying"
             )
         return ProductStateSpace(first, second)
 
@@ -180,6 +210,10 @@ class Product(Kernel):
     def check_width(self, width: int) -> None:
         self.first.check_width(width)
         self.second.check_width(width)
+
+    def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:
+        self.first.check_inputs(xs)
+        self.second.check_inputs(xs)
 
 
 class ScaledStateSpace(StateSpace):
@@ -270,7 +304,20 @@ class ProductStateSpace(StateSpace):
         return jnp.kron(self.first.transition(step), self.second.transition(step))
 
     def process_noise(self, step: Float[Array, ""]) -> Float[Array, "latent latent"]:
-        # P1 (x) P2 - A1 P1 A1' (x) A2 P2 A2', written as a sum of positive terms: the difference has no digits on short steps.
+        # P1 (x) P2 - A1 P1 A1' (x) A2 P2 A2' without the difference, which has no digits on short steps.
         first, second = self.first, self.second
-        carried = first.transition(step) @ first.covariance(step) @ first.transition(step).T
-        return jnp.kron(first.process_noise(step), second.covariance(step)) + jnp.kron(carried, second.process_noise(step))
+        carried = carried_covariance(first, step)
+        return jnp.kron(first.process_noise(step), second.covariance(step)) + jnp.kron(
+            carried, second.process_noise(step)
+        )
+
+
+def carried_covariance(form: StateSpace, step: Float[Array, ""]) -> Float[Array, "latent latent"]:
+    """A P A' of a stationary process, every entry to its own precision.
+
+    Where little is lost it is P - Q: in A P A' the entries that vanish at step 0 would be rounding noise. Where much is
+    lost, it is P - Q that would be.
+    """
+    stationary, noise, transition = form.covariance(step), form.process_noise(step), form.transition(step)
+    kept = stationary - noise
+    return jnp.where(jnp.abs(kept) >= 0.1 * jnp.abs(stationary), kept, transition @ stationary @ transition.T)

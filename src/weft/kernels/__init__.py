@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""Covariances of space, of time, and of both."""
+
+from weft.kernels.base import Kernel, Product, Scaled, StateSpace, Sum
+from weft.kernels.separable import Separable, SumSeparable
+from weft.kernels.space import Graph, OnSphere
+from weft.kernels.stationary import (
+    EQ,
+    Constant,
+    Cosine,
+    Matern12,
+    Matern32,
+    Matern52,
+    Matern72,
+    Periodic,
+    RationalQuadratic,
+)
+from weft.kernels.trends import Linear, Wiener
+
+__all__ = [
+    "EQ",
+    "Constant",
+    "Cosine",
+    "Graph",
+    "Kernel",
+    "Linear",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "Matern72",
+    "OnSphere",
+    "Periodic",
+    "Product",
+    "RationalQuadratic",
+    "Scaled",
+    "Separable",
+    "StateSpace",
+    "Sum",
+    "SumSeparable",
+    "Wiener",
+]

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: MIT
+"""Stationary kernels, for space and for time.
+
+Distances are Euclidean after dividing each column by its lengthscale: r^2 = sum_i ((x_i - y_i) / lengthscale_i)^2.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from weft.arrays import AnyArray
+from weft.domains import positive
+from weft.kernels.base import Kernel, ScaledStateSpace, StateSpace
+from weft.kernels.distances import check_per_column, matern, per_column, phase, squared_distances
+from weft.kernels.time import ConstantForm, CosineForm, MaternForm, one_time_parameter
+
+
+def matern_covariance(
+    order: int,
+    xs: Float[AnyArray, "x dim"],
+    ys: Float[AnyArray, "y dim"],
+    lengthscale: Float[AnyArray, "..."],
+    variance: Float[AnyArray, ""],
+) -> Float[Array, "x y"]:
+    return jnp.multiply(variance, matern(order, (2 * order + 1) * squared_distances(xs, ys, lengthscale)))
+
+
+def matern_state_space(order: int, kernel: Kernel, variance: Float[AnyArray, ""]) -> StateSpace:
+    decay = np.sqrt(2 * order + 1) / one_time_parameter(kernel, "lengthscale")
+    return ScaledStateSpace(MaternForm(order, decay), variance)
+
+
+def constant_variances(variance: Float[AnyArray, ""], xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+    return jnp.broadcast_to(jnp.asarray(variance), (xs.shape[0],))
+
+
+class Matern12(Kernel):
+    """variance exp(-r), also called exponential; in time, the Ornstein-Uhlenbeck process."""
+
+    lengthscale: Float[AnyArray, "..."] = positive()
+    variance: Float[AnyArray, ""] = positive(default=1.0)
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        return matern_covariance(0, xs, ys, self.lengthscale, self.variance)
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return constant_variances(self.variance, xs)
+
+    def state_space(self) -> StateSpace:
+        return matern_state_space(0, self, self.variance)
+
+    def check_width(self, width: int) -> None:
+        check_per_column(self, "lengthscale", width)
+
+
+class Matern32(Kernel):
+    """variance (1 + u) exp(-u) with u = sqrt(3) r."""
+
+    lengthscale: Float[AnyArray, "..."] = positive()
+    variance: Float[AnyArray, ""] = positive(default=1.0)
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        return matern_covariance(1, xs, ys, self.lengthscale, self.variance)
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return constant_variances(self.variance, xs)
+
+    def state_space(self) -> StateSpace:
+        return matern_state_space(1, self, self.variance)
+
+    def check_width(self, width: int) -> None:
+        check_per_column(self, "lengthscale", width)
+
+
+class Matern52(Kernel):
+    """variance (1 + u + u^2 / 3) exp(-u) with u = sqrt(5) r."""
+
+    lengthscale: Float[AnyArray, "..."] = positive()
+    variance: Float[AnyArray, ""] = positive(default=1.0)
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        return matern_covariance(2, xs, ys, self.lengthscale, self.variance)
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return constant_variances(self.variance, xs)
+
+    def state_space(self) -> StateSpace:
+        return matern_state_space(2, self, self.variance)
+
+    def check_width(self, width: int) -> None:
+        check_per_column(self, "lengthscale", width)
+
+
+class Matern72(Kernel):
+    """variance (1 + u + 2 u^2 / 5 + u^3 / 15) exp(-u) with u = sqrt(7) r."""
+
+    lengthscale: Float[AnyArray, "..."] = positive()
+    variance: Float[AnyArray, ""] = positive(default=1.0)
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        return matern_covariance(3, xs, ys, self.lengthscale, self.variance)
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return constant_variances(self.variance, xs)
+
+    def state_space(self) -> StateSpace:
+        return matern_state_space(3, self, self.variance)
+
+    def check_width(self, width: int) -> None:
+        check_per_column(self, "lengthscale", width)
+
+
+class EQ(Kernel):
+    """variance exp(-r^2 / 2), the exponentiated quadratic, also called squared exponential, Gaussian or RBF."""
+
+    lengthscale: Float[AnyArray, "..."] = positive()
+    variance: Float[AnyArray, ""] = positive(default=1.0)
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        return jnp.multiply(self.variance, jnp.exp(-0.5 * squared_distances(xs, ys, self.lengthscale)))
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return constant_variances(self.variance, xs)
+
+    def check_width(self, width: int) -> None:
+        check_per_column(self, "lengthscale", width)
+
+
+class RationalQuadratic(Kernel):
+    """variance (1 + r^2 / (2 shape))^(-shape): EQ kernels of many lengthscales, and EQ itself as `shape` grows."""
+
+    lengthscale: Float[AnyArray, "..."] = positive()
+    shape: Float[AnyArray, ""] = positive(default=1.0)
+    variance: Float[AnyArray, ""] = positive(default=1.0)
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        squares = squared_distances(xs, ys, self.lengthscale)
+        return jnp.multiply(self.variance, jnp.exp(-self.shape * jnp.log1p(squares / (2 * self.shape))))
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return constant_variances(self.variance, xs)
+
+    def check_width(self, width: int) -> None:
+        check_per_column(self, "lengthscale", width)
+
+
+class Periodic(Kernel):
+    """variance exp(-2 sum_i sin^2(pi (x_i - y_i) / period_i) / lengthscale_i^2) (MacKay 1998).
+
+    `lengthscale` has no unit: it compares with the phase in radians, 2 being a gentle wave and 0.5 a wiggly one.
+    """
+
+    period: Float[AnyArray, "..."] = positive()
+    lengthscale: Float[AnyArray, "..."] = positive(default=1.0)
+    variance: Float[AnyArray, ""] = positive(default=1.0)
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        periods, scales = per_column(self.period, xs.shape[1]), per_column(self.lengthscale, xs.shape[1])
+        exponent = jnp.zeros((xs.shape[0], ys.shape[0]))
+        for i in range(xs.shape[1]):
+            angle = phase(jnp.subtract(xs[:, i, None], ys[None, :, i]), periods[i])
+            exponent -= 2 * (jnp.sin(angle / 2) / scales[i]) ** 2
+        return jnp.multiply(self.variance, jnp.exp(exponent))
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return constant_variances(self.variance, xs)
+
+    def check_width(self, width: int) -> None:
+        check_per_column(self, "period", width)
+        check_per_column(self, "lengthscale", width)
+
+
+class Cosine(Kernel):
+    """variance cos(2 pi sum_i (x_i - y_i) / period_i): one wave, of random amplitude and phase."""
+
+    period: Float[AnyArray, "..."] = positive()
+    variance: Float[AnyArray, ""] = positive(default=1.0)
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        periods = per_column(self.period, xs.shape[1])
+        angle = jnp.zeros((xs.shape[0], ys.shape[0]))
+        for i in range(xs.shape[1]):
+            angle += phase(jnp.subtract(xs[:, i, None], ys[None, :, i]), periods[i])
+        return jnp.multiply(self.variance, jnp.cos(angle))
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return constant_variances(self.variance, xs)
+
+    def state_space(self) -> StateSpace:
+        return ScaledStateSpace(CosineForm(one_time_parameter(self, "period")), self.variance)
+
+    def check_width(self, width: int) -> None:
+        check_per_column(self, "period", width)
+
+
+class Constant(Kernel):
+    """variance, everywhere: an unknown constant."""
+
+    variance: Float[AnyArray, ""] = positive(default=1.0)
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        return jnp.broadcast_to(jnp.asarray(self.variance), (xs.shape[0], ys.shape[0]))
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return constant_variances(self.variance, xs)
+
+    def state_space(self) -> StateSpace:
+        return ScaledStateSpace(ConstantForm(), self.variance)
+
+    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
+        return jnp.broadcast_to(jnp.sqrt(self.variance), (xs.shape[0], 1))
+
+    def check_width(self, width: int) -> None:
+        pass
