@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: MIT
+"""Files that are written whole or not at all: under another name in the same folder, then renamed."""
+
+import contextlib
+import errno
+import os
+import pathlib
+import secrets
+import shutil
+from collections.abc import Iterator
+
+__all__ = ["check_output", "whole_file", "whole_folder"]
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def check_output(path: str | os.PathLike) -> pathlib.Path:
+    """`path` with links resolved, after making sure now, before any long work, that a file can be made there."""
+    target = pathlib.Path(os.path.realpath(path))
+    folder = target.parent
+    if not folder.exists():
+        raise FileNotFoundError(f"cannot write {str(path)!r}: there is no folder {str(folder)!r}; make it first")
+    if not folder.is_dir():
+        raise NotADirectoryError(f"cannot write {str(path)!r}: {str(folder)!r} is a file, not a folder")
+    probe = _beside(target)
+    with _plain_errors(path):
+        os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        os.unlink(probe)
+    return target
+
+
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """A new path beside `path` to write to; at the end it becomes `path`, and after an error it is gone."""
+    target = check_output(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"cannot write {str(path)!r}: it is a folder; give the name of a file")
+    part = _beside(target)
+    try:
+        with _plain_errors(path):
+            yield part
+            _flush(part)
+            os.replace(part, target)
+            _flush(target.parent)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+    """As `whole_file`, for a store that is a folder; an earlier one is moved aside, then replaced, then removed."""
+    target = check_output(path)
+    if target.exists() and not target.is_dir():
+        raise FileExistsError(f"cannot write {str(path)!r}: there is a file of that name; remove it first")
+    part, old = _beside(target), _beside(target)
+    try:
+        with _plain_errors(path):
+            yield part
+            for folder, _, names in os.walk(part):
+                for name in names:
+                    _flush(pathlib.Path(folder, name))
+            if target.exists():
+                os.replace(target, old)
+            try:
+                os.replace(part, target)
+            except OSError:
+                if old.exists():
+                    os.replace(old, target)
+                raise
+            _flush(target.parent)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _beside(target: pathlib.Path) -> pathlib.Path:
+    return target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+
+
+def _flush(path: pathlib.Path) -> None:
+    """Ask the system to put it on the disk: without this a crash soon after the rename can leave an empty file."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _plain_errors(path: str | os.PathLike) -> Iterator[None]:
+    """Say in one sentence what the system or a library means."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:
+        # HDF5 reports the number of the system's error in its text only.
+        full = getattr(error, "errno", None) in _DISK_FULL or "No space left on device" in str(error)
+        if full:
+            plain: OSError = OSError(f"cannot write {str(path)!r}: the disk is full; nothing was written")
+            plain.errno = errno.ENOSPC
+            raise plain from error
+        if isinstance(error, PermissionError) or getattr(error, "errno", None) == errno.EROFS:
+            raise PermissionError(f"cannot write {str(path)!r}: its folder is not writable; choose another") from error
+        raise

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: MIT
+"""Times of any kind as float64 in a unit a person uses, and back in the same type and time zone.
+
+Times with a date become elapsed time since an origin near the data. They are split into whole units and a remainder
+before they become floating point, so a time gives the same bits whether it came in seconds, micro- or nanoseconds.
+"""
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any, Self, final
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.data.tables import name_rows, numbers
+from weft.data.time_text import TextTimes, read_time_text, write_time_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["UNIT_SECONDS", "Binning", "Clock", "learn_clock", "read_time_step", "step_in_words"]
+
+UNIT_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400, "weeks": 604800, "years": 31556952}
+_TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_STEP_UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_EPOCH = np.datetime64("1970-01-01", "s")
+# Weeks start on Monday; the epoch was a Thursday.
+_FIRST_MONDAY = np.datetime64("1969-12-29", "s")
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Binning:
+    """What putting times on a regular step did; no row is dropped by it."""
+
+    num_rows: int
+    num_moved: int
+    num_times_before: int
+    num_times_after: int
+    step: str
+
+    @property
+    def num_merged(self) -> int:
+        """How many distinct times are no longer distinct."""
+        return self.num_times_before - self.num_times_after
+
+    @property
+    def message(self) -> str:
+        return (
+            f"times put on a step of {self.step}: {self.num_times_before:,} distinct times became "
+            f"{self.num_times_after:,}; {self.num_moved:,} of {self.num_rows:,} rows moved to the start of their step"
+        )
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Clock:
+    """How one column's times become numbers.
+
+    `kind` is what the column held: "datetime", "date", "text", "yyyymmdd" (whole numbers such as 20180707) or "number".
+    Numbers are elapsed `unit`s since `origin` (UTC where there is a time zone), or the column's own for kind "number".
+    `time_step` puts times at the start of their step: of the local day or week where it is a day or more, else of
+    absolute time.
+    """
+
+    kind: str
+    unit: str
+    origin: str | None = None
+    resolution: str = "us"
+    time_zone: str | None = None
+    text_format: str | None = None
+    time_step: str | float | None = None
+
+    def numbers(self, column: "pd.Series", name: str = "time") -> Float[np.ndarray, " row"]:
+        """The column's times as float64 in `unit`, put on the step if there is one; missing ones are refused by row."""
+        return self._numbers(column, name, binned=True)
+
+    def restore(self, times: Float[np.ndarray, " row"]) -> "pd.Series":
+        """Numbers back as a column of the type that was learned.
+
+        Exact for whole numbers of microseconds within 285 years of the origin; float64 holds no more.
+        """
+        import pandas as pd
+
+        times = np.asarray(times, dtype=np.float64)
+        if self.kind == "number":
+            return pd.Series(times)
+        instants = pd.DatetimeIndex(self._instants(times))
+        if self.time_zone is not None:
+            instants = instants.tz_localize("UTC").tz_convert(self.time_zone)
+        if self.kind == "text":
+            assert self.text_format is not None
+            return pd.Series(write_time_text(instants, self.text_format))
+        if self.kind == "date":
+            return pd.Series(instants.date, dtype=object)
+        if self.kind == "yyyymmdd":
+            return pd.Series(instants.year * 10000 + instants.month * 100 + instants.day).astype(np.int64)
+        return pd.Series(instants)
+
+    def binning(self, column: "pd.Series", name: str = "time") -> Binning | None:
+        """What `time_step` does to this column, for a message; None without a step."""
+        if self.time_step is None:
+            return None
+        before = self._numbers(column, name, binned=False)
+        after = self._numbers(column, name, binned=True)
+        return Binning(
+            num_rows=len(before),
+            num_moved=int(np.count_nonzero(before != after)),
+            num_times_before=len(np.unique(before)),
+            num_times_after=len(np.unique(after)),
+            step=str(self.time_step),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Self:
+        return cls(**record)
+
+    def _numbers(self, column: "pd.Series", name: str, *, binned: bool) -> Float[np.ndarray, " row"]:
+        step = self.time_step if binned else None
+        if len(column) == 0:
+            return np.empty(0)
+        if self.kind == "number":
+            times = _plain_numbers(column, name)
+            return times if step is None else np.floor(times / float(step)) * float(step)
+        read = _read(column, name, self.text_format)
+        if read.kind == "number":
+            raise TypeError(f"column {name!r} holds plain numbers; the model was fitted to dates, so give dates")
+        if (read.time_zone is None) != (self.time_zone is None):
+            has, had = (
+                "no time zone" if zone is None else f"time zone {zone}" for zone in (read.time_zone, self.time_zone)
+            )
+            raise ValueError(
+                f"times in column {name!r} have {has} and those the model was fitted to have {had}; convert one"
+            )
+        index = read.index if step is None else _floor(read.index, *read_time_step(step))
+        instants = _utc(index)
+        return _elapsed(instants, np.datetime64(self.origin, "s"), self.unit)
+
+    def _instants(self, times: Float[np.ndarray, " row"]) -> np.ndarray:
+        """Numbers as datetime64 (UTC) of the learned resolution, to the nearest tick that float64 resolves."""
+        ticks = _TICKS_PER_SECOND[self.resolution] * UNIT_SECONDS[self.unit]
+        whole = np.floor(times)
+        rounded = np.rint((times - whole) * ticks)
+        # The last digits of a large number are rounding: 20,000 days are known to 300 ns only. Round those away.
+        grain = float(np.spacing(np.max(np.abs(times), initial=0.0))) * ticks
+        if grain > 0.25:
+            decade = 10 ** int(np.ceil(np.log10(2 * grain)))
+            rounded = np.rint(rounded / decade) * decade
+        offset = whole.astype(np.int64) * ticks + rounded.astype(np.int64)
+        return np.datetime64(self.origin, "s").astype(f"datetime64[{self.resolution}]") + offset.astype(
+            f"timedelta64[{self.resolution}]"
+        )
+
+
+def learn_clock(
+    column: "pd.Series",
+    name: str = "time",
+    *,
+    unit: str | None = None,
+    time_step: str | float | None = None,
+    text_format: str | None = None,
+) -> Clock:
+    """The clock of a column of times: datetimes, dates, text or numbers.
+
+    Without `unit`, one that suits the usual step between times: days for daily data, hours for hourly, and so on.
+    `text_format` (as in `strptime`) settles text that could be read in two ways.
+    """
+    if unit is not None and unit not in UNIT_SECONDS:
+        raise ValueError(f"unit must be one of {', '.join(UNIT_SECONDS)}; it is {unit!r}")
+    if len(column) == 0:
+        raise ValueError(f"column {name!r} is empty; give a table with at least one row")
+    read = _read(column, name, text_format)
+    if read.kind == "number":
+        if unit is not None:
+            raise ValueError(f"column {name!r} holds plain numbers, whose unit is their own; leave unit={unit!r} out")
+        if isinstance(time_step, str) or (time_step is not None and not time_step > 0):
+            raise ValueError(
+                f"column {name!r} holds plain numbers, so time_step must be a positive number; it is {time_step!r}"
+            )
+        return Clock(kind="number", unit=f"units of {name}", time_step=time_step)
+    instants = _utc(read.index if time_step is None else _floor(read.index, *read_time_step(time_step)))
+    return Clock(
+        kind=read.kind,
+        unit=unit if unit is not None else _suitable_unit(instants),
+        origin=str(instants.min().astype("datetime64[D]")),
+        resolution=np.datetime_data(instants.dtype)[0],
+        time_zone=read.time_zone,
+        text_format=read.text_format,
+        time_step=time_step,
+    )
+
+
+def read_time_step(step: str | float) -> tuple[int, str]:
+    """A step such as "1D", "6h" or "15min" as a count and a unit."""
+    match = re.fullmatch(r"\s*(\d*)\s*([A-Za-z]+)\s*", step) if isinstance(step, str) else None
+    unit = None if match is None else _STEP_UNITS.get(match[2].lower())
+    if match is None or unit is None or match[1] == "0" * max(len(match[1]), 1):
+        raise ValueError(f"time_step must be like '1D', '6h', '15min', '30s' or '1W'; it is {step!r}")
+    return int(match[1] or 1), unit
+
+
+def step_in_words(seconds: float) -> str:
+    """A length of time in the largest unit that fits: "1 day", "6 hours", "2.5 minutes"."""
+    names = [name for name in UNIT_SECONDS if seconds >= UNIT_SECONDS[name] * (1 - 1e-9)] or ["seconds"]
+    unit = names[-1] if seconds % 7 == 0 or names[-1] != "weeks" else "days"
+    amount = seconds / UNIT_SECONDS[unit]
+    return f"{amount:.4g} {unit[:-1] if round(amount, 4) == 1 else unit}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Read:
+    kind: str
+    index: Any  # a pandas DatetimeIndex
+    time_zone: str | None = None
+    text_format: str | None = None
+
+
+def _read(column: "pd.Series", name: str, text_format: str | None) -> _Read:
+    """Any column of times as a DatetimeIndex, and what it was; plain numbers keep an empty index."""
+    import pandas as pd
+
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise ValueError(
+            f"column {name!r} has {missing.sum()} missing time{'s' if missing.sum() > 1 else ''}; "
+            f"{name_rows(missing, np.full(len(column), 'none'))}: fill it in or leave the row out"
+        )
+    dtype = column.dtype
+    if isinstance(dtype, pd.PeriodDtype):
+        column = column.dt.to_timestamp()
+    elif isinstance(dtype, pd.CategoricalDtype):
+        column = column.astype(dtype.categories.dtype)
+    elif isinstance(dtype, pd.ArrowDtype):
+        column = _without_arrow(column)
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        index = pd.DatetimeIndex(column)
+        return _Read("datetime", index, None if index.tz is None else str(index.tz))
+    if pd.api.types.is_timedelta64_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype):
+        raise TypeError(f"column {name!r} holds {column.dtype}, which is not a time; give dates or numbers")
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        index = _yyyymmdd(column)
+        return _Read("number", pd.DatetimeIndex([])) if index is None else _Read("yyyymmdd", index)
+    return _read_objects(column, name, text_format)
+
+
+def _read_objects(column: "pd.Series", name: str, text_format: str | None) -> _Read:
+    import datetime
+
+    import pandas as pd
+
+    first = column.iloc[0] if len(column) else ""
+    if isinstance(first, str) and (isinstance(column.dtype, pd.StringDtype) or all(isinstance(v, str) for v in column)):
+        text: TextTimes = read_time_text(column, name, text_format)
+        return _Read("text", text.index, None if text.index.tz is None else str(text.index.tz), text.text_format)
+    if type(first).__module__.partition(".")[0] == "cftime":
+        raise TypeError(
+            f"column {name!r} uses the calendar {getattr(first, 'calendar', 'of cftime')!r}; "
+            "convert it first with xarray's .convert_calendar('standard')"
+        )
+    is_time = np.array([isinstance(value, datetime.date | np.datetime64) for value in column])
+    if not is_time.all():
+        raise ValueError(f"column {name!r} must hold times; {name_rows(~is_time, column.to_numpy(dtype=object))}")
+    only_dates = all(isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) for value in column)
+    index = pd.DatetimeIndex(pd.to_datetime(column))
+    return _Read("date" if only_dates else "datetime", index, None if index.tz is None else str(index.tz))
+
+
+def _without_arrow(column: "pd.Series") -> "pd.Series":
+    """A column of pandas' Arrow type as the ordinary one."""
+    import pyarrow as pa
+
+    return pa.table({"column": pa.chunked_array(pa.array(column))}).to_pandas(date_as_object=True)["column"]
+
+
+def _yyyymmdd(column: "pd.Series") -> Any:
+    """A DatetimeIndex if every value is a whole number that spells a date, such as 20180707; else None."""
+    import pandas as pd
+
+    values = column.to_numpy(dtype=np.float64)
+    if len(values) == 0 or values.min() < 17000101 or values.max() > 22001231 or np.any(values != np.rint(values)):
+        return None
+    distinct, inverse = np.unique(values.astype(np.int64), return_inverse=True)
+    dates = pd.to_datetime(pd.Series(distinct).astype(str), format="%Y%m%d", errors="coerce")
+    return None if dates.isna().any() else pd.DatetimeIndex(dates).take(inverse)
+
+
+def _plain_numbers(column: "pd.Series", name: str) -> Float[np.ndarray, " row"]:
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        raise TypeError(f"column {name!r} holds dates; the model was fitted to plain numbers, so give numbers")
+    times = numbers(column, name)
+    if np.isnan(times).any():
+        raise ValueError(f"column {name!r} has a missing time; {name_rows(np.isnan(times), times)}")
+    return times
+
+
+def _utc(index: Any) -> np.ndarray:
+    instants = index if index.tz is None else index.tz_convert("UTC").tz_localize(None)
+    return instants.to_numpy()
+
+
+def _elapsed(instants: np.ndarray, origin: np.datetime64, unit: str) -> Float[np.ndarray, " row"]:
+    """Elapsed time in `unit`, the same bits at any resolution of `instants`."""
+    if unit == "years":
+        # A year of nanoseconds has more digits than float64; days have not.
+        return _elapsed(instants, origin, "days") / (UNIT_SECONDS["years"] / UNIT_SECONDS["days"])
+    resolution = np.datetime_data(instants.dtype)[0]
+    ticks = _TICKS_PER_SECOND[resolution] * UNIT_SECONDS[unit]
+    whole, rest = np.divmod((instants - origin.astype(instants.dtype)).astype(np.int64), ticks)
+    return whole.astype(np.float64) + rest.astype(np.float64) / ticks
+
+
+def _floor(index: Any, count: int, unit: str) -> Any:
+    """The start of each time's step, in local time for steps of a day or more."""
+    local = unit in ("days", "weeks") and index.tz is not None
+    instants = (
+        index.tz_localize(None) if local else index if index.tz is None else index.tz_convert("UTC").tz_localize(None)
+    ).to_numpy()
+    ticks = _TICKS_PER_SECOND[np.datetime_data(instants.dtype)[0]] * UNIT_SECONDS[unit] * count
+    anchor = (_FIRST_MONDAY if unit == "weeks" else _EPOCH).astype(instants.dtype)
+    since = (instants - anchor).astype(np.int64)
+    started = type(index)(instants - (since % ticks).astype(f"timedelta64[{np.datetime_data(instants.dtype)[0]}]"))
+    if index.tz is None:
+        return started
+    if local:
+        # Where clocks change at midnight, a day starts at the first midnight, or when midnight's hour is over.
+        return started.tz_localize(index.tz, ambiguous=np.ones(len(index), dtype=bool), nonexistent="shift_forward")
+    return started.tz_localize("UTC").tz_convert(index.tz)
+
+
+def _suitable_unit(instants: np.ndarray) -> str:
+    distinct = np.unique(instants)
+    if len(distinct) < 2:
+        return "days"
+    step = float(np.median(np.diff(distinct) / np.timedelta64(1, "s")))
+    for unit, shortest in (("years", 300 * 86400), ("days", 43200), ("hours", 1800), ("minutes", 30)):
+        if step >= shortest:
+            return unit
+    return "seconds"

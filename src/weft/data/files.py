@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: MIT
+"""Tables from files and to files, csv, parquet, NetCDF or Zarr by the file's name; written whole or not at all."""
+
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.data.atomic import check_output, whole_file, whole_folder
+from weft.data.csv_text import read_csv, write_csv
+from weft.data.tables import as_table
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+    import xarray as xr
+
+__all__ = ["ENDINGS", "check_output", "file_kind", "read_table", "write_pieces", "write_table"]
+
+ENDINGS = {
+    ".csv": "csv",
+    ".csv.gz": "csv",
+    ".parquet": "parquet",
+    ".nc": "netcdf",
+    ".nc4": "netcdf",
+    ".netcdf": "netcdf",
+    ".zarr": "zarr",
+}
+# Rows handled at a time: enough to be fast, 100 MB at a dozen columns.
+_ROWS_AT_ONCE = 1_000_000
+# What one chunk of a gridded variable should hold: 1 MB, the usual advice for HDF5's chunk cache.
+_CHUNK_VALUES = 131_072
+
+
+def file_kind(path: str | os.PathLike) -> str:
+    """`csv`, `parquet`, `netcdf` or `zarr`, by the ending of the name."""
+    name = pathlib.Path(path).name.lower()
+    for ending, kind in ENDINGS.items():
+        if name.endswith(ending):
+            return kind
+    raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name must end in {', '.join(ENDINGS)}")
+
+
+def read_table(path: str | os.PathLike) -> "pd.DataFrame | xr.Dataset":
+    """A pandas frame from csv and parquet, an xarray Dataset from NetCDF and Zarr.
+
+    Times in csv stay text, exactly as written, and so do codes such as 007 and NA: nothing about them is guessed here.
+    """
+    kind = file_kind(path)
+    place = pathlib.Path(path)
+    if not place.exists():
+        raise FileNotFoundError(f"there is no file {str(path)!r}")
+    if kind != "zarr" and place.is_dir():
+        raise IsADirectoryError(f"{str(path)!r} is a folder; give a file")
+    if kind != "zarr" and place.stat().st_size == 0:
+        raise ValueError(f"{str(path)!r} is empty; give a file with a header and at least one row")
+    read = {"csv": _read_csv, "parquet": _read_parquet, "netcdf": _read_netcdf, "zarr": _read_zarr}[kind]
+    table = read(place)
+    if kind in ("csv", "parquet") and len(table) == 0:
+        raise ValueError(f"{str(path)!r} has a header but no rows; give a table with at least one row")
+    if kind in ("netcdf", "zarr") and not table.variables:
+        raise ValueError(f"{str(path)!r} is not a table: it has no variables")
+    return table
+
+
+def write_table(data: Any, path: str | os.PathLike) -> None:
+    """A table of any kind to a file of any kind; points of a grid become rows where the file has no dimensions."""
+    kind = file_kind(path)
+    if kind == "parquet" and _is_pandas(data):
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        # In one piece, because only so pandas' own notes on index and types reach the file.
+        with whole_file(path) as part:
+            pq.write_table(
+                pa.Table.from_pandas(data), part, row_group_size=_ROWS_AT_ONCE, compression="zstd", store_schema=True
+            )
+        return
+    if kind in ("netcdf", "zarr"):
+        write_pieces([data], path)
+        return
+    table = as_table(data)
+    starts = range(0, max(table.num_rows, 1), _ROWS_AT_ONCE)
+    write_pieces((_native(table.rows(start, start + _ROWS_AT_ONCE)) for start in starts), path)
+
+
+def write_pieces(pieces: Iterable[Any], path: str | os.PathLike) -> None:
+    """Tables one after another into one file, holding one at a time.
+
+    Frames follow each other by rows. Datasets follow each other along the first dimension of their widest variable.
+    """
+    kind = file_kind(path)
+    if kind == "csv":
+        with whole_file(path) as part:
+            write_csv((_as_arrow(piece) for piece in pieces), part, compressed=str(path).lower().endswith(".gz"))
+    elif kind == "parquet":
+        with whole_file(path) as part:
+            _write_parquet((_as_arrow(piece) for piece in pieces), part)
+    elif kind == "netcdf":
+        from weft.data.grids import write_netcdf
+
+        with whole_file(path) as part:
+            write_netcdf((_as_dataset(piece) for piece in pieces), part, _CHUNK_VALUES)
+    else:
+        from weft.data.grids import write_zarr
+
+        with whole_folder(path) as part:
+            write_zarr((_as_dataset(piece) for piece in pieces), part, _CHUNK_VALUES)
+
+
+def _read_csv(path: pathlib.Path) -> "pd.DataFrame":
+    return read_csv(path).to_pandas(split_blocks=True, self_destruct=True)
+
+
+def _read_parquet(path: pathlib.Path) -> "pd.DataFrame":
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return pq.read_table(path).to_pandas(split_blocks=True, self_destruct=True)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise ValueError(f"{str(path)!r} is not a parquet file, or it is damaged; write it again") from error
+
+
+def _read_netcdf(path: pathlib.Path) -> "xr.Dataset":
+    import xarray as xr
+
+    with path.open("rb") as file:
+        classic = file.read(3) == b"CDF"
+    try:
+        return xr.load_dataset(path, engine="scipy" if classic else "h5netcdf")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{str(path)!r} is not a NetCDF file, or it is damaged ({_first_line(error)})") from error
+
+
+def _read_zarr(path: pathlib.Path) -> "xr.Dataset":
+    import xarray as xr
+
+    try:
+        with xr.open_dataset(path, engine="zarr", chunks=None, consolidated=False) as dataset:
+            return dataset.load()
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(f"{str(path)!r} is not a Zarr store, or it is damaged ({_first_line(error)})") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def _write_parquet(pieces: Iterable["pa.Table"], path: pathlib.Path) -> None:
+    import pyarrow.parquet as pq
+
+    writer = None
+    try:
+        for piece in pieces:
+            if writer is None:
+                writer = pq.ParquetWriter(path, piece.schema, compression="zstd")
+            writer.write_table(piece.cast(writer.schema))
+    finally:
+        if writer is not None:
+            writer.close()
+    if writer is None:
+        raise ValueError("there is nothing to write: no piece of a table came")
+
+
+def _is_pandas(data: Any) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas"
+
+
+def _native(table: Any) -> Any:
+    if table.kind == "xarray":
+        import pandas as pd
+
+        return pd.DataFrame({name: table.column(name) for name in table.names})
+    return table.frame.to_native()
+
+
+def _as_arrow(piece: Any) -> "pa.Table":
+    """A piece as an Arrow table; an index that says something comes first, as columns."""
+    import pyarrow as pa
+
+    if isinstance(piece, pa.Table):
+        return piece
+    if _is_pandas(piece):
+        import pandas as pd
+
+        if not isinstance(piece.index, pd.RangeIndex):
+            piece = piece.reset_index()
+        return pa.Table.from_pandas(piece, preserve_index=False).replace_schema_metadata(None)
+    table = as_table(piece)
+    if table.kind == "xarray":
+        return _as_arrow(_native(table))
+    return table.frame.to_arrow()  # type: ignore[attr-defined]
+
+
+def _as_dataset(piece: Any) -> "xr.Dataset":
+    """A piece as a Dataset; rows of a frame lie along a dimension `row`."""
+    import pandas as pd
+    import xarray as xr
+
+    if isinstance(piece, xr.DataArray):
+        return piece.to_dataset(name=piece.name or "value")
+    if isinstance(piece, xr.Dataset):
+        return piece
+    table = as_table(piece)
+    variables = {}
+    for name in table.names:
+        column = table.column(name)
+        attributes = {}
+        if isinstance(column.dtype, pd.DatetimeTZDtype):
+            # NetCDF has no time zones: the instants are kept, in UTC, and the zone is noted.
+            attributes["time_zone"] = str(column.dt.tz)
+            column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+        elif isinstance(column.dtype, pd.CategoricalDtype | pd.StringDtype) or column.dtype == object:
+            column = column.astype(object).where(column.notna(), "").astype(str).astype(object)
+        elif pd.api.types.is_extension_array_dtype(column.dtype):
+            column = column.astype(np.float64)
+        variables[name] = ("row", column.to_numpy(), attributes)
+    return xr.Dataset(variables)
