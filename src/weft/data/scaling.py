@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: MIT
+"""Units: coordinates in kilometres or standard deviations, a target of mean 0 and variance 1, and the way back.
+
+Longitude and latitude become kilometres. Within 1000 km of the middle of the data they are projected (azimuthal
+equidistant on the WGS 84 ellipsoid, centred there: a distance is off by at most c / sin c - 1 = 0.4 % at the rim). Wider
+data lie on a sphere of the Earth's mean radius, as three columns whose distance is the chord, for which every kernel of
+space is valid; treating geodetic latitude as spherical costs at most 0.6 % of a distance. Neither has a seam at the
+antimeridian nor a weak spot at the poles.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Self, final
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.data.tables import distinct_rows, name_rows
+from weft.data.transforms import Transform, log_density, quantiles, transform_named
+
+__all__ = [
+    "EARTH_RADIUS_KM",
+    "Dimension",
+    "Geography",
+    "Scaling",
+    "TargetScaling",
+    "find_easting_northing",
+    "find_lon_lat",
+    "learn_scaling",
+    "learn_target",
+]
+
+EARTH_RADIUS_KM = 6371.0088  # the mean radius (2 a + b) / 3 of WGS 84
+_NARROW_RADIUS_KM = 1000.0
+_LONGITUDE_WORDS = frozenset({"lon", "long", "lng", "longitude"})
+_LATITUDE_WORDS = frozenset({"lat", "latitude"})
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Dimension:
+    """One column of scaled coordinates; a length of 1 along it is `scale` `unit`s of what people measure.
+
+    Dimensions of the same `group` are directions of one space, so one length scale for all of them makes sense.
+    """
+
+    name: str
+    unit: str
+    scale: float
+    group: str
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Geography:
+    """Two columns measured in kilometres.
+
+    `method` is "projected" (degrees, near the centre), "sphere" (degrees, anywhere) or "plane" (metres already).
+    """
+
+    method: str
+    first: str  # longitude or easting
+    second: str  # latitude or northing
+    centre_longitude: float = 0.0
+    centre_latitude: float = 0.0
+    longitudes_from: float = -180.0  # whether people write 190 or -170
+
+    @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        names = ("x", "y", "z") if self.method == "sphere" else ("east", "north")
+        return tuple(Dimension(name, "km", 1.0, "map") for name in names)
+
+    def forward(
+        self, first: Float[np.ndarray, " row"], second: Float[np.ndarray, " row"]
+    ) -> Float[np.ndarray, "row dim"]:
+        if self.method == "plane":
+            return np.stack([first, second], axis=1) / 1000.0
+        _check_degrees(first, self.first, -180.0, 360.0)
+        _check_degrees(second, self.second, -90.0, 90.0)
+        # Stations repeat: a projection costs a microsecond a point, looking a place up far less.
+        kept, inverse = distinct_rows([first, second])
+        first, second = first[kept], second[kept]
+        if self.method == "sphere":
+            return (EARTH_RADIUS_KM * _unit_vectors(first, second))[inverse]
+        east, north = self._projection()(first, second)
+        return np.stack([east, north], axis=1)[inverse]
+
+    def inverse(
+        self, places: Float[np.ndarray, "row dim"]
+    ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+        if self.method == "plane":
+            return places[:, 0] * 1000.0, places[:, 1] * 1000.0
+        if self.method == "sphere":
+            x, y, z = places.T
+            longitude, latitude = np.degrees(np.arctan2(y, x)), np.degrees(np.arctan2(z, np.hypot(x, y)))
+        else:
+            longitude, latitude = self._projection()(places[:, 0], places[:, 1], inverse=True)
+        turned = np.mod(longitude - self.longitudes_from, 360.0) + self.longitudes_from
+        # mod leaves a last-digit difference where nothing had to turn.
+        unturned = (longitude >= self.longitudes_from) & (longitude <= self.longitudes_from + 360.0)
+        return np.where(unturned, longitude, turned), np.asarray(latitude)
+
+    def _projection(self) -> Any:
+        import pyproj
+
+        return pyproj.Proj(
+            proj="aeqd", lon_0=self.centre_longitude, lat_0=self.centre_latitude, ellps="WGS84", units="km"
+        )
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Scaling:
+    """How the columns of space become coordinates, in the order of `columns`, and back."""
+
+    columns: tuple[str, ...]
+    geography: Geography | None
+    centres: dict[str, float]  # of the columns that are standardised
+    scales: dict[str, float]
+
+    @property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        found: list[Dimension] = []
+        for column in self.columns:
+            if column in self.centres:
+                found.append(Dimension(column, f"units of {column}", self.scales[column], column))
+            elif self.geography is not None and not any(dimension.group == "map" for dimension in found):
+                found.extend(self.geography.dimensions)
+        return tuple(found)
+
+    def forward(self, values: Mapping[str, Float[np.ndarray, " row"]]) -> Float[np.ndarray, "row dim"]:
+        """Coordinates of the rows; missing ones are refused by row, and so are degrees that cannot be."""
+        for column in self.columns:
+            _check_present(values[column], column)
+        blocks: list[np.ndarray] = []
+        mapped = False
+        for column in self.columns:
+            if column in self.centres:
+                blocks.append(((values[column] - self.centres[column]) / self.scales[column])[:, None])
+            elif self.geography is not None and not mapped:
+                blocks.append(self.geography.forward(values[self.geography.first], values[self.geography.second]))
+                mapped = True
+        num_rows = len(values[self.columns[0]]) if self.columns else 0
+        return np.concatenate(blocks, axis=1) if blocks else np.empty((num_rows, 0))
+
+    def inverse(self, places: Float[np.ndarray, "row dim"]) -> dict[str, Float[np.ndarray, " row"]]:
+        """The columns people know, from coordinates."""
+        groups = [dimension.group for dimension in self.dimensions]
+        found: dict[str, np.ndarray] = {}
+        if self.geography is not None:
+            on_map = places[:, [k for k, group in enumerate(groups) if group == "map"]]
+            found[self.geography.first], found[self.geography.second] = self.geography.inverse(on_map)
+        for column, centre in self.centres.items():
+            found[column] = places[:, groups.index(column)] * self.scales[column] + centre
+        return {column: found[column] for column in self.columns}
+
+    def lengths(self, lengthscales: Float[np.ndarray, " dim"] | float) -> dict[str, tuple[float, str]]:
+        """Length scales by dimension, each with its unit: `{"east": (84.0, "km"), "elevation": (410.0, ...)}`."""
+        each = np.broadcast_to(np.asarray(lengthscales, dtype=np.float64), (len(self.dimensions),))
+        return {
+            dimension.name: (float(length) * dimension.scale, dimension.unit)
+            for dimension, length in zip(self.dimensions, each, strict=True)
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "columns": list(self.columns),
+            "geography": None if self.geography is None else dataclasses.asdict(self.geography),
+            "centres": dict(self.centres),
+            "scales": dict(self.scales),
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Self:
+        geography = None if record["geography"] is None else Geography(**record["geography"])
+        return cls(tuple(record["columns"]), geography, dict(record["centres"]), dict(record["scales"]))
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class TargetScaling:
+    """A target, transformed, then of mean 0 and variance 1: z = (forward(y) - centre) / scale.
+
+    Means, deviations, quantiles and densities of a Gaussian z come back for y.
+    """
+
+    transform: Transform
+    centre: float
+    scale: float
+
+    def forward(self, values: Float[np.ndarray, " row"], name: str = "the target") -> Float[np.ndarray, " row"]:
+        """z, NaN where a value is missing; values outside the transform's domain are refused by row."""
+        self.transform.check(values, name)
+        return (self.transform.forward(values) - self.centre) / self.scale
+
+    def inverse(self, standardised: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        return self.transform.inverse(standardised * self.scale + self.centre)
+
+    def moments(
+        self, mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
+    ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+        """Mean and standard deviation of y."""
+        expected, variance = self.transform.moments(*self._unscaled(mean, sd))
+        return expected, np.sqrt(variance)
+
+    def quantiles(
+        self, mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"], levels: Sequence[float]
+    ) -> Float[np.ndarray, "row level"]:
+        return quantiles(self.transform, *self._unscaled(mean, sd), levels)
+
+    def log_density(
+        self, values: Float[np.ndarray, " row"], mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
+    ) -> Float[np.ndarray, " row"]:
+        return log_density(self.transform, values, *self._unscaled(mean, sd))
+
+    def to_json(self) -> dict[str, Any]:
+        return {"transform": self.transform.name, "centre": self.centre, "scale": self.scale}
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Self:
+        return cls(transform_named(record["transform"]), float(record["centre"]), float(record["scale"]))
+
+    def _unscaled(
+        self, mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
+    ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+        return mean * self.scale + self.centre, sd * self.scale
+
+
+def learn_scaling(values: Mapping[str, Float[np.ndarray, " row"]]) -> Scaling:
+    """The scaling of columns of space, by their names and values.
+
+    A longitude and a latitude, or an easting and a northing (taken to be in metres), become kilometres; the rest is
+    standardised over distinct places, so that a station which reports often does not weigh more.
+    """
+    columns = tuple(values)
+    for column in columns:
+        _check_present(values[column], column)
+    geography = _learn_geography(values)
+    on_map = () if geography is None else (geography.first, geography.second)
+    others = [column for column in columns if column not in on_map]
+    kept = distinct_rows([values[column] for column in columns])[0] if columns else np.empty(0, dtype=np.int64)
+    centres, scales = {}, {}
+    for column in others:
+        distinct = values[column][kept]
+        centres[column] = float(np.mean(distinct)) if len(distinct) else 0.0
+        deviation = float(np.std(distinct)) if len(distinct) else 0.0
+        # A column that never changes says nothing; any scale will do.
+        scales[column] = deviation if deviation > 1e-12 * max(abs(centres[column]), 1.0) else 1.0
+    return Scaling(columns, geography, centres, scales)
+
+
+def learn_target(
+    values: Float[np.ndarray, " row"],
+    transform: str | None = None,
+    *,
+    name: str = "the target",
+    standardise: bool = True,
+) -> TargetScaling:
+    """The scaling of a target; one without values, or whose values are all the same, is refused."""
+    chosen = transform_named(transform)
+    present = values[~np.isnan(values)]
+    if len(present) == 0:
+        raise ValueError(f"{name!r} has no values: all {len(values)} are missing; choose another column")
+    chosen.check(values, name)
+    if not standardise:
+        return TargetScaling(chosen, 0.0, 1.0)
+    if np.all(present == present[0]):
+        how_many = "its only value" if len(present) == 1 else f"all its {len(present)} values"
+        raise ValueError(f"{name!r} never changes: {how_many} is {present[0]:g}, so there is nothing to learn")
+    transformed = chosen.forward(present)
+    return TargetScaling(chosen, float(np.mean(transformed)), float(np.std(transformed)))
+
+
+def find_lon_lat(names: Sequence[str]) -> tuple[str, str] | None:
+    """The columns that are a longitude and a latitude by their names, or None unless there is one of each."""
+    longitudes = [name for name in names if _words(name) & _LONGITUDE_WORDS]
+    latitudes = [name for name in names if _words(name) & _LATITUDE_WORDS]
+    return (longitudes[0], latitudes[0]) if len(longitudes) == len(latitudes) == 1 else None
+
+
+def find_easting_northing(names: Sequence[str]) -> tuple[str, str] | None:
+    eastings = [name for name in names if _words(name) & {"easting", "eastings"}]
+    northings = [name for name in names if _words(name) & {"northing", "northings"}]
+    return (eastings[0], northings[0]) if len(eastings) == len(northings) == 1 else None
+
+
+def _words(name: str) -> set[str]:
+    return set(re.split(r"[^a-z]+", str(name).lower()))
+
+
+def _learn_geography(values: Mapping[str, Float[np.ndarray, " row"]]) -> Geography | None:
+    degrees = find_lon_lat(list(values))
+    if degrees is None:
+        metres = find_easting_northing(list(values))
+        return None if metres is None else Geography("plane", *metres)
+    longitude, latitude = (values[name] for name in degrees)
+    _check_degrees(longitude, degrees[0], -180.0, 360.0)
+    _check_degrees(latitude, degrees[1], -90.0, 90.0)
+    kept, _ = distinct_rows([longitude, latitude])
+    vectors = _unit_vectors(longitude[kept], latitude[kept])
+    middle = vectors.mean(axis=0) if len(kept) else np.array([1.0, 0.0, 0.0])
+    length = float(np.linalg.norm(middle))
+    longitudes_from = 0.0 if np.any(longitude > 180.0) else -180.0
+    # Half the width is the angle to the farthest place; the arctangent keeps its digits for small angles.
+    middle = middle / length if length > 1e-3 else np.array([1.0, 0.0, 0.0])
+    aside = np.linalg.norm(np.cross(vectors, middle), axis=1)
+    radius = EARTH_RADIUS_KM * float(np.max(np.arctan2(aside, vectors @ middle), initial=0.0))
+    if length <= 1e-3 or radius > _NARROW_RADIUS_KM:
+        return Geography("sphere", *degrees, longitudes_from=longitudes_from)
+    return Geography(
+        "projected",
+        *degrees,
+        centre_longitude=float(np.degrees(np.arctan2(middle[1], middle[0]))),
+        centre_latitude=float(np.degrees(np.arctan2(middle[2], np.hypot(middle[0], middle[1])))),
+        longitudes_from=longitudes_from,
+    )
+
+
+def _unit_vectors(
+    longitude: Float[np.ndarray, " row"], latitude: Float[np.ndarray, " row"]
+) -> Float[np.ndarray, "row 3"]:
+    lon, lat = np.radians(longitude), np.radians(latitude)
+    return np.stack([np.cos(lat) * np.cos(lon), np.cos(lat) * np.sin(lon), np.sin(lat)], axis=1)
+
+
+def _check_present(values: Float[np.ndarray, " row"], name: str) -> None:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        raise ValueError(f"column {name!r} must hold a number in every row, to say where; {name_rows(bad, values)}")
+
+
+def _check_degrees(values: Float[np.ndarray, " row"], name: str, lowest: float, highest: float) -> None:
+    bad = (values < lowest) | (values > highest)
+    if bad.any():
+        raise ValueError(
+            f"column {name!r} must hold degrees between {lowest:g} and {highest:g}; {name_rows(bad, values)}"
+        )
