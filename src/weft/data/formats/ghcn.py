@@ -51,8 +51,8 @@ def read_ghcn(
     rules = DailyRules(
         element=element,
         stations=None if only is None else frozenset(only),
-        first=np.datetime64(first, "D"),
-        last=np.datetime64(last, "D"),
+        first=np.datetime64(pd.Timestamp(first).date(), "D"),
+        last=np.datetime64(pd.Timestamp(last).date(), "D"),
         keep_flagged=keep_flagged,
         coldest=plausible[0],
         warmest=plausible[1],
@@ -149,14 +149,11 @@ def _may_hold(name: str, stations: frozenset[str] | None) -> bool:
 
 def _unrecognised(path: Path, block: Block, given: bool) -> ReadReport:
     if given and not path.name.endswith(ARCHIVE_ENDINGS):
+        first = block.text(0) if len(block.starts) else ""
         raise ValueError(
-            f"{path} is not a GHCN-Daily file (.dly, csv by station or csv by year); its first line is {_first(block)!r}"
+            f"{path} is not a GHCN-Daily file (.dly, csv by station or csv by year); its first line is {first!r}"
         )
     return left_out(f"file of no known layout: {block.source}", 1)
-
-
-def _first(block: Block) -> str:
-    return block.text(0) if len(block.starts) else ""
 
 
 def _header(block: Block) -> list[str]:
@@ -185,7 +182,9 @@ def _with_places(values: pd.DataFrame, stations: pd.DataFrame | None) -> tuple[p
         listed = stations.set_index("station")[places]
         stated = pd.concat([listed, stated[~stated.index.isin(listed.index)]])
     elif stated.empty and len(values):
-        raise ValueError("the places of the stations are unknown; put ghcnd-stations.txt beside the data or pass stations=")
+        raise ValueError(
+            "the places of the stations are unknown; put ghcnd-stations.txt beside the data or pass stations="
+        )
     placed = values.drop(columns=places).join(stated.astype(np.float64), on="station")
     unknown = placed["lat"].isna().to_numpy()
     return placed[~unknown], _refuse_rows(placed, unknown, "station that is not in the station list")

@@ -14,8 +14,8 @@ import pandas as pd
 from jaxtyping import Bool, Float, Integer, Shaped, UInt8
 
 from weft.data.formats.ghcn_stations import as_texts, looks_like_station
-from weft.data.formats.lines import Block, fixed_width, parse_delimited
-from weft.data.formats.rejected import ReadReport, left_out, refused
+from weft.data.formats.lines import Block, fixed_width, numbers_of, parse_delimited
+from weft.data.formats.rejected import ReadReport, Sieve, left_out, refused
 
 __all__ = ["TEMPERATURES", "DailyRules", "daily_table", "layout_of", "parse_block"]
 
@@ -93,9 +93,7 @@ def layout_of(block: Block) -> str | None:
     return "by year" if any(BY_YEAR_LINE.match(line) for line in first) else None
 
 
-def parse_block(
-    block: Block, layout: str, header: list[str], rules: DailyRules
-) -> tuple[pd.DataFrame, ReadReport]:
+def parse_block(block: Block, layout: str, header: list[str], rules: DailyRules) -> tuple[pd.DataFrame, ReadReport]:
     """Values (station, time, value in degrees, line; by station also lon, lat, elevation) and what was refused."""
     if layout == "dly":
         return _parse_dly(block, rules)
@@ -113,7 +111,7 @@ def _parse_dly(block: Block, rules: DailyRules) -> tuple[pd.DataFrame, ReadRepor
     rows = np.flatnonzero((lengths >= SHORTEST_RECORD) & ~long)
     head = fixed_width(block, rows, HEAD)
     calendar = head[:, 11:17]
-    numeric = ((calendar >= ord("0")) & (calendar <= ord("9"))).all(axis=1)
+    numeric = np.logical_and.reduce((calendar >= ord("0")) & (calendar <= ord("9")), axis=1)
     digits = np.where(numeric[:, None], calendar - ord("0"), 0).astype(np.int64)
     year = digits[:, :4] @ [1000, 100, 10, 1]
     month = digits[:, 4:] @ [10, 1]
@@ -123,8 +121,8 @@ def _parse_dly(block: Block, rules: DailyRules) -> tuple[pd.DataFrame, ReadRepor
     report += block.refuse(unreadable, "unreadable station, year or month")
 
     wanted = sound & (as_texts(head[:, 17:21]) == rules.element.encode())
-    wanted &= (year >= rules.first.astype("datetime64[Y]").astype(int) + 1970)
-    wanted &= (year <= rules.last.astype("datetime64[Y]").astype(int) + 1970)
+    wanted &= year >= rules.first.astype("datetime64[Y]").astype(int) + 1970
+    wanted &= year <= rules.last.astype("datetime64[Y]").astype(int) + 1970
     wanted &= _among(as_texts(head[:, :11]), rules.stations)
     rows, head, year, month = rows[wanted], head[wanted], year[wanted], month[wanted]
     days = fixed_width(block, rows, RECORD)[:, HEAD:].reshape(len(rows), DAYS_A_LINE, 8)
@@ -145,8 +143,10 @@ def _parse_dly(block: Block, rules: DailyRules) -> tuple[pd.DataFrame, ReadRepor
         day=np.where(in_month, day, np.datetime64("NaT"))[used],
         tenths=tenths[used],
         quality=np.ascontiguousarray(days[:, :, 6]).view("S1")[used],
-        text_of=lambda cell: f"{head[line[cell]].tobytes().decode(errors='replace')} day {within[cell] + 1}: "
-        + days[line[cell], within[cell]].tobytes().decode(errors="replace"),
+        text_of=lambda cell: (
+            f"{head[line[cell]].tobytes().decode(errors='replace')} day {within[cell] + 1}: "
+            + days[line[cell], within[cell]].tobytes().decode(errors="replace")
+        ),
     )
     table, refusals = _judged(cells, rules)
     return table, report + refusals
@@ -179,7 +179,7 @@ def _parse_by_year(block: Block, rules: DailyRules) -> tuple[pd.DataFrame, ReadR
         line=line,
         station=_as_bytes(rows["station"], 11),
         day=_dates(rows["day"], r"\d{8}", "%Y%m%d"),
-        tenths=_numbers(rows["value"]),
+        tenths=numbers_of(rows["value"]),
         quality=_flags(rows["quality"]),
         text_of=lambda cell: ",".join(rows.iloc[cell]),
     )
@@ -202,9 +202,9 @@ def _parse_by_station(block: Block, header: list[str], rules: DailyRules) -> tup
     asked = _among(_as_bytes(rows["STATION"], 11), rules.stations)
     rows, line = rows[asked].reset_index(drop=True), line[asked]
     places = {
-        "lon": _numbers(rows["LONGITUDE"]),
-        "lat": _numbers(rows["LATITUDE"]),
-        "elevation": _numbers(rows["ELEVATION"]),
+        "lon": numbers_of(rows["LONGITUDE"]),
+        "lat": numbers_of(rows["LATITUDE"]),
+        "elevation": numbers_of(rows["ELEVATION"]),
     }
     attributes = rows[f"{rules.element}_ATTRIBUTES"]
     blank = (rows[rules.element].str.strip() == "").to_numpy()
@@ -214,7 +214,7 @@ def _parse_by_station(block: Block, header: list[str], rules: DailyRules) -> tup
         line=line,
         station=_as_bytes(rows["STATION"], 11),
         day=_dates(rows["DATE"], r"\d{4}-\d{2}-\d{2}", "%Y-%m-%d"),
-        tenths=np.where(blank, MISSING, _numbers(rows[rules.element])),
+        tenths=np.where(blank, MISSING, numbers_of(rows[rules.element])),
         # Fewer than three attributes: which of them is the quality flag cannot be told.
         quality=np.where(parts[2].isna().to_numpy(), b"?", _flags(parts[1].fillna("?"))),
         text_of=lambda cell: ",".join(rows.iloc[cell]),
@@ -224,43 +224,29 @@ def _parse_by_station(block: Block, header: list[str], rules: DailyRules) -> tup
 
 
 def _judged(cells: Cells, rules: DailyRules, **places: Float[np.ndarray, " cell"]) -> tuple[pd.DataFrame, ReadReport]:
-    report = ReadReport()
-    undecided = (cells.day >= rules.first) & (cells.day <= rules.last) | np.isnat(cells.day)
-    degrees = cells.tenths / 10
-
-    def refuse(bad: Bool[np.ndarray, " cell"], reason: str) -> None:
-        nonlocal report, undecided
-        rows = np.flatnonzero(bad & undecided)
-        report += refused(cells.source, reason, cells.line[rows], lambda bad_row: cells.text_of(rows[bad_row]))
-        undecided = undecided & ~bad
-
-    def leave_out(bad: Bool[np.ndarray, " cell"], reason: str) -> None:
-        nonlocal report, undecided
-        report += left_out(reason, int((bad & undecided).sum()))
-        undecided = undecided & ~bad
-
-    refuse(~np.isfinite(cells.tenths), "value that is not a number")
-    refuse(np.isnat(cells.day), "impossible date")
-    leave_out(cells.tenths == MISSING, "no value on that day")
-    flags = set(np.unique(cells.quality).tolist()) - {b"", b" "}
-    for flag in sorted(flags):
+    sieve = Sieve(cells.source, cells.line, cells.text_of)
+    sieve.pass_over((cells.day < rules.first) | (cells.day > rules.last))
+    sieve.refuse(~np.isfinite(cells.tenths), "value that is not a number")
+    sieve.refuse(np.isnat(cells.day), "impossible date")
+    sieve.leave_out(cells.tenths == MISSING, "no value on that day")
+    for flag in sorted(set(np.unique(cells.quality).tolist()) - {b"", b" "}):
         letter = flag.decode("latin-1")
         if letter not in QUALITY_FLAGS:
-            refuse(cells.quality == flag, f"unknown quality flag {letter!r}")
+            sieve.refuse(cells.quality == flag, f"unknown quality flag {letter!r}")
         elif not rules.keep_flagged:
-            leave_out(cells.quality == flag, f"failed NOAA's quality check {letter} ({QUALITY_FLAGS[letter]})")
+            reason = f"failed NOAA's quality check {letter} ({QUALITY_FLAGS[letter]})"
+            sieve.leave_out(cells.quality == flag, reason)
+    degrees = cells.tenths / 10
     implausible = ~((degrees > rules.coldest) & (degrees < rules.warmest))
-    refuse(implausible, f"value not between {rules.coldest:g} and {rules.warmest:g} degrees Celsius")
-    return (
-        daily_table(
-            station=np.char.decode(cells.station[undecided], "ascii", "replace"),
-            time=cells.day[undecided],
-            value=degrees[undecided],
-            line=cells.line[undecided],
-            **{name: column[undecided] for name, column in places.items()},
-        ),
-        report,
+    sieve.refuse(implausible, f"value not between {rules.coldest:g} and {rules.warmest:g} degrees Celsius")
+    table = daily_table(
+        station=np.char.decode(cells.station[sieve.passed], "ascii", "replace"),
+        time=cells.day[sieve.passed],
+        value=degrees[sieve.passed],
+        line=cells.line[sieve.passed],
+        **{name: column[sieve.passed] for name, column in places.items()},
     )
+    return table, sieve.report
 
 
 def daily_table(**columns: np.ndarray) -> pd.DataFrame:
@@ -314,11 +300,6 @@ def _integers(characters: UInt8[np.ndarray, "row day 5"]) -> Float[np.ndarray, "
 
 def _as_bytes(texts: pd.Series, width: int) -> np.ndarray:
     return texts.str.encode("ascii", "replace").to_numpy(dtype=object).astype(f"S{width}")
-
-
-def _numbers(texts: pd.Series) -> Float[np.ndarray, " row"]:
-    numbers = pd.to_numeric(texts.str.strip(), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
 def _dates(texts: pd.Series, pattern: str, layout: str) -> np.ndarray:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float, UInt8
 
-from weft.data.formats.lines import Block, blocks, fixed_width
+from weft.data.formats.lines import Block, blocks, fixed_width, numbers_of
 from weft.data.formats.rejected import ReadReport, left_out
 
 __all__ = ["read_inventory", "read_stations"]
@@ -50,9 +50,7 @@ def read_inventory(path: str | Path) -> tuple[pd.DataFrame, ReadReport]:
     return table.astype({"first_year": int, "last_year": int}), report.keeping(len(table))
 
 
-def _read_fixed(
-    path: Path, fields: Mapping[str, tuple[int, int]], shortest: int
-) -> tuple[pd.DataFrame, ReadReport]:
+def _read_fixed(path: Path, fields: Mapping[str, tuple[int, int]], shortest: int) -> tuple[pd.DataFrame, ReadReport]:
     report, tables = ReadReport(sources=(path.name,)), []
     for block in blocks(path):
         report += block.report
@@ -65,9 +63,7 @@ def _read_fixed(
     return table, report
 
 
-def _fixed_rows(
-    block: Block, fields: Mapping[str, tuple[int, int]], shortest: int
-) -> tuple[pd.DataFrame, ReadReport]:
+def _fixed_rows(block: Block, fields: Mapping[str, tuple[int, int]], shortest: int) -> tuple[pd.DataFrame, ReadReport]:
     lengths = block.ends - block.starts
     short = (lengths > 0) & (lengths < shortest)
     report = block.refuse(short, f"short line: fewer than {shortest} characters")
@@ -100,8 +96,7 @@ def as_numbers(texts: np.ndarray) -> Float[np.ndarray, " row"]:
     try:
         return texts.astype(np.float64)
     except ValueError:
-        strings = pd.Series(np.char.decode(texts, "latin-1"), dtype="str").str.strip()
-        return pd.to_numeric(strings, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+        return numbers_of(pd.Series(np.char.decode(texts, "latin-1"), dtype="str"))
 
 
 def looks_like_station(characters: UInt8[np.ndarray, "row 11"]) -> Bool[np.ndarray, " row"]:

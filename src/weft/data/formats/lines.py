@@ -15,13 +15,14 @@ from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Integer, UInt8
+from jaxtyping import Bool, Float, Integer, UInt8
 
 from weft.data.formats.rejected import LONGEST_TEXT, ReadReport, Rejected, refused
 
-__all__ = ["Block", "blocks", "fixed_width", "parse_delimited", "whole_text"]
+__all__ = ["Block", "blocks", "fixed_width", "numbers_of", "openings", "parse_delimited", "whole_text"]
 
 BLOCK_BYTES = 8 << 20
+OPENING_BYTES = 1 << 16
 READ_BYTES = 1 << 18
 LONGEST_LINE = 64 << 20
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.ReadError, zipfile.BadZipFile)
@@ -38,14 +39,14 @@ class Block:
     report: ReadReport = field(default_factory=ReadReport)
 
     @cached_property
-    def bytes(self) -> UInt8[np.ndarray, " byte"]:
+    def characters(self) -> UInt8[np.ndarray, " byte"]:
         return np.frombuffer(self.data, dtype=np.uint8)
 
     @cached_property
     def starts(self) -> Integer[np.ndarray, " line"]:
         if not self.data:
             return np.zeros(0, dtype=np.int64)
-        breaks = np.flatnonzero(self.bytes == NEWLINE)
+        breaks = np.flatnonzero(self.characters == NEWLINE)
         starts = np.concatenate([[0], breaks + 1])
         return starts[starts < len(self.data)]
 
@@ -54,7 +55,7 @@ class Block:
         """Where each line's text stops, before its line end (LF or CR LF)."""
         ends = np.concatenate([self.starts[1:], [len(self.data)]])[: len(self.starts)]
         for mark in (NEWLINE, RETURN):
-            ends = np.where((ends > self.starts) & (self.bytes[ends - 1] == mark), ends - 1, ends)
+            ends = np.where((ends > self.starts) & (self.characters[ends - 1] == mark), ends - 1, ends)
         return ends
 
     @cached_property
@@ -68,13 +69,13 @@ class Block:
 
     def refuse(self, bad: Bool[np.ndarray, " line"], reason: str) -> ReadReport:
         rows = np.flatnonzero(bad)
-        return refused(self.source, reason, self.numbers[rows], lambda bad_row: self.text(rows[bad_row]))
+        return refused(self.source, reason, self.numbers[rows], lambda bad_row: self.text(int(rows[bad_row])))
 
     def lines_where(self, wanted: Bool[np.ndarray, " line"]) -> bytes:
         if wanted.all():
             return self.data
         lengths = np.diff(np.concatenate([self.starts, [len(self.data)]]))
-        return self.bytes[np.repeat(wanted, lengths)].tobytes()
+        return self.characters[np.repeat(wanted, lengths)].tobytes()
 
 
 def blocks(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[Block]:
@@ -88,6 +89,15 @@ def blocks(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> Ite
     except DAMAGE as error:
         damage = Rejected(path.name, None, "damaged or cut off file; the rest of it is not read", str(error))
         yield Block(path.name, 0, b"", ReadReport(rejected={damage.reason: 1}, examples=(damage,)))
+
+
+def openings(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[Block]:
+    """The first lines of a file, or of every wanted file inside an archive, enough to tell its layout."""
+    try:
+        for name, stream in _members(path, wanted):
+            yield next(_line_blocks(name, stream, OPENING_BYTES))
+    except DAMAGE:
+        return
 
 
 def whole_text(path: Path) -> str:
@@ -121,7 +131,7 @@ def _ungzipped(name: str, stream: BinaryIO) -> tuple[str, BinaryIO]:
     return name, stream
 
 
-def _line_blocks(source: str, stream: BinaryIO) -> Iterator[Block]:
+def _line_blocks(source: str, stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     line, pending = 1, bytearray()
     ended: BaseException | None = None
     finished = False
@@ -135,10 +145,12 @@ def _line_blocks(source: str, stream: BinaryIO) -> Iterator[Block]:
             ended, finished = error, True
         if line == 1 and pending.startswith(b"\xef\xbb\xbf"):
             del pending[:3]
-        if len(pending) >= BLOCK_BYTES or finished:
+        if len(pending) >= block_bytes or finished:
             whole = len(pending) if finished and ended is None else pending.rfind(b"\n") + 1
             if whole == 0 and len(pending) > LONGEST_LINE:
-                raise ValueError(f"{source} has no line end in its first {LONGEST_LINE >> 20} MB; it is not a text file")
+                raise ValueError(
+                    f"{source} has no line end in its first {LONGEST_LINE >> 20} MB; it is not a text file"
+                )
             data = bytes(pending[:whole])
             del pending[:whole]
             if data:
@@ -154,7 +166,7 @@ def fixed_width(block: Block, rows: Integer[np.ndarray, " row"], width: int) -> 
     """The first `width` characters of the given lines, short lines filled up with blanks."""
     columns = block.starts[rows][:, None] + np.arange(width)
     inside = columns < block.ends[rows][:, None]
-    return np.where(inside, block.bytes[np.minimum(columns, max(len(block.data) - 1, 0))], np.uint8(BLANK))
+    return np.where(inside, block.characters[np.minimum(columns, max(len(block.data) - 1, 0))], np.uint8(BLANK))
 
 
 def parse_delimited(
@@ -191,6 +203,12 @@ def parse_delimited(
     return table, numbers[whole], report
 
 
+def numbers_of(texts: pd.Series) -> Float[np.ndarray, " row"]:
+    """Texts as numbers, NaN where one is not a finite number."""
+    numbers = pd.to_numeric(texts.str.strip(), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
 def _record(line: str) -> list[str]:
     try:
         return next(csv.reader([line]), [])
@@ -221,7 +239,7 @@ def _not_text(block: Block) -> Bool[np.ndarray, " line"]:
     holds_nul = b"\0" in block.data
     if block.data.isascii() and not holds_nul:
         return bad
-    suspect = np.flatnonzero((block.bytes >= 128) | (block.bytes == 0))
+    suspect = np.flatnonzero((block.characters >= 128) | (block.characters == 0))
     for row in np.unique(np.searchsorted(block.starts, suspect, side="right") - 1):
         line = block.data[block.starts[row] : block.ends[row]]
         try:
@@ -232,8 +250,8 @@ def _not_text(block: Block) -> Bool[np.ndarray, " line"]:
 
 
 def _count_fields(block: Block) -> tuple[Integer[np.ndarray, " line"], Bool[np.ndarray, " line"]]:
-    commas = np.flatnonzero(block.bytes == COMMA)
-    quotes = np.flatnonzero(block.bytes == QUOTE)
+    commas = np.flatnonzero(block.characters == COMMA)
+    quotes = np.flatnonzero(block.characters == QUOTE)
     quotes_before_line = np.searchsorted(quotes, block.starts)
     line_of_comma = np.searchsorted(block.starts, commas, side="right") - 1
     # Quotations are counted from the start of each line, so that one open quotation does not swallow the lines after.

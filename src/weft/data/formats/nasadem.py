@@ -104,6 +104,8 @@ def read_elevation_map(
     longitudes = wests[0] + np.arange(elevation.shape[1]) / step
     rows = (latitudes >= box.south) & (latitudes <= box.north)
     columns = (longitudes >= box.west) & (longitudes <= box.east)
+    if rows.sum() < 2 or columns.sum() < 2:
+        raise ValueError(f"{box} is narrower than two samples, 1/{step} degree apart; widen it or lower every")
     absent = tuple(name for corner, name in names.items() if corner not in tiles)
     return ElevationMap(latitudes[rows], longitudes[columns], elevation[np.ix_(rows, columns)], absent)
 

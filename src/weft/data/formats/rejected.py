@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from jaxtyping import Integer
+from jaxtyping import Bool, Integer
 
-__all__ = ["ReadReport", "Rejected", "left_out", "refused"]
+__all__ = ["ReadReport", "Rejected", "Sieve", "left_out", "refused"]
 
 # So many examples of each reason are kept with file, line and text; the rest are counted.
 EXAMPLES_PER_REASON = 3
@@ -103,3 +103,30 @@ def refused(
 
 def left_out(reason: str, count: int) -> ReadReport:
     return ReadReport(left_out={reason: int(count)}) if count else ReadReport()
+
+
+class Sieve:
+    """The rows of one file on their way through checks: what has `passed` so far, and the `report` of what has not.
+
+    A row is refused or left out once, for the first reason met.
+    """
+
+    def __init__(self, source: str, lines: Integer[np.ndarray, " row"], text_of: Callable[[int], str]) -> None:
+        self.source = source
+        self.lines = lines
+        self.text_of = text_of
+        self.passed: Bool[np.ndarray, " row"] = np.ones(len(lines), dtype=bool)
+        self.report = ReadReport()
+
+    def refuse(self, bad: Bool[np.ndarray, " row"], reason: str) -> None:
+        rows = np.flatnonzero(bad & self.passed)
+        self.report += refused(self.source, reason, self.lines[rows], lambda place: self.text_of(int(rows[place])))
+        self.passed = self.passed & ~bad
+
+    def leave_out(self, bad: Bool[np.ndarray, " row"], reason: str) -> None:
+        self.report += left_out(reason, int((bad & self.passed).sum()))
+        self.passed = self.passed & ~bad
+
+    def pass_over(self, unasked: Bool[np.ndarray, " row"]) -> None:
+        """Drop rows that nobody asked for: they are sound, and in no count."""
+        self.passed = self.passed & ~unasked
