@@ -30,6 +30,8 @@ _HOMES = {
     "weft.data.observations": ("Observations",),
     "weft.inference.evidence": ("log_evidence",),
     "weft.inference.posterior": ("Posterior", "condition"),
+    "weft.training.fitting": ("FitResult", "fit"),
+    "weft.training.priors": ("LogNormalPrior", "NormalPrior"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

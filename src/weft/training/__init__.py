@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Learning: parameters by name, maximisation of the evidence, estimates of its cost."""

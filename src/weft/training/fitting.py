@@ -1,0 +1,359 @@
+# SPDX-License-Identifier: MIT
+"""Learning a model's parameters from data by maximising its evidence."""
+
+import contextlib
+import dataclasses
+import functools
+import logging
+import os
+import pathlib
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from weft.arrays import require_float64
+from weft.data.atomic import check_output
+from weft.data.observations import Observations
+from weft.inference.evidence import check_power, log_evidence
+from weft.model import Model
+from weft.training.checkpoint import Checkpoint, Finished, fingerprint_of, read_checkpoint, write_checkpoint
+from weft.training.maximise import Ascent, Evaluation, Step, maximise
+from weft.training.parameters import (
+    Bound,
+    ParameterSpace,
+    Path,
+    Prior,
+    log_prior,
+    make_space,
+    prior_terms,
+)
+from weft.training.progress import Iteration, Report, Stopwatch, progress_report
+
+__all__ = ["FitResult", "fit"]
+
+logger = logging.getLogger("weft")
+
+# What an engine raises where a trial point is too extreme to compute; inside a compiled call JAX wraps it.
+SURVIVED = (ArithmeticError, np.linalg.LinAlgError, jax.errors.JaxRuntimeError)
+
+
+@dataclasses.dataclass(frozen=True)
+class FitResult:
+    """A fitted model and how it came about.
+
+    `log_evidence` is that of `model`; `objective` has the priors' log densities added. `history` has one entry an
+    iteration. `starts` has the objective each start reached, the first being the model's own. `parameters` are what was
+    learned.
+    """
+
+    model: Model
+    log_evidence: float
+    objective: float
+    converged: bool
+    message: str
+    history: tuple[Iteration, ...]
+    starts: tuple[float, ...]
+    num_evaluations: int
+    seconds: float
+    parameters: dict[str, np.ndarray]
+
+    def __repr__(self) -> str:
+        return (
+            f"FitResult(log_evidence={self.log_evidence:.8g}, converged={self.converged}, "
+            f"iterations={sum(step.iteration > 0 for step in self.history)}, seconds={self.seconds:.3g}, "
+            f"message={self.message!r})"
+        )
+
+
+def fit(
+    model: Model,
+    data: Observations,
+    *,
+    power: float = 0.0,
+    engine: str = "auto",
+    frozen: Sequence[str] = (),
+    bounds: Mapping[str, Bound] | None = None,
+    priors: Mapping[str, Prior] | None = None,
+    learn_pseudo_points: bool = False,
+    restarts: int = 0,
+    seed: int = 0,
+    max_iterations: int = 1000,
+    tolerance: float = 1e-9,
+    gradient_tolerance: float = 1e-3,
+    checkpoint: str | os.PathLike | None = None,
+    resume: bool = False,
+    progress: str | None = "auto",
+    callback: Callable[[Iteration], None] | None = None,
+) -> FitResult:
+    """Learn the model's parameters: a maximum of `log_evidence` plus log priors, by L-BFGS on the real line.
+
+    Parameters go by the path that leads to them (`likelihood.variance`, `kernel.components[0].space.lengthscale`);
+    `frozen`, `bounds` and `priors` take exact names, the name of a part of the model, or patterns with * and ?.
+
+        weft.fit(model, data, frozen=["*.time.lengthscale"], bounds={"likelihood.variance": (0.01, 2.0)},
+                 priors={"kernel.space.lengthscale": weft.LogNormalPrior(median=1.0, deviation=0.7)})
+
+    Bounds are open: a parameter within two becomes a scaled logistic, within one an exponential. A prior is a function
+    from the parameter's value to its log density. Held unless `bounds` or `priors` have their exact name: variances
+    inside a component besides the component's own (which they would only repeat), a sphere's radius, the origin of a
+    trend. A noise variance of exactly 0 stays 0. Pseudo-points stay unless `learn_pseudo_points`.
+
+    `restarts` climbs again that many times from starts moved at random (by about a factor of e), and the best end
+    counts. A climb ends when no entry of the gradient exceeds `gradient_tolerance` (log evidence per unit on the real
+    line), when two iterations in a row gain less than `tolerance` relative to the objective, or after `max_iterations`.
+    A trial point where the evidence cannot be computed shortens the step. Ctrl-C ends the fit after the evaluation it
+    is in, a second one at once; the best so far is returned.
+
+    `checkpoint` names a file written after each iteration; with `resume`, a fit of the same problem goes on from there
+    (or begins, where there is no file yet). `progress` is "auto" (a line on a terminal, else nothing), "bar", "log"
+    (lines to the logger "weft") or None. `callback` sees each iteration and may raise StopIteration.
+    """
+    require_float64()
+    check_power(power)
+    space = make_space(
+        model, frozen=frozen, bounds=bounds, named=tuple(priors or ()), learn_pseudo_points=learn_pseudo_points
+    )
+    terms = prior_terms(priors or {}, space, model)
+    run = _Run(
+        evaluate=functools.partial(_evaluate, space, model, data, terms, power, engine),
+        space=space,
+        model=model,
+        settings={"max_iterations": max_iterations, "tolerance": tolerance, "gradient_tolerance": gradient_tolerance},
+        callback=callback,
+    )
+    if checkpoint is not None:
+        options = {
+            "power": power,
+            "seed": seed,
+            "restarts": restarts,
+            "priors": sorted(priors or {}),
+            "tolerances": (tolerance, gradient_tolerance),
+        }
+        run.attach(checkpoint, fingerprint_of(model, data, space, options), resume=resume)
+    origin = space.start(model)
+    with progress_report(progress, tolerance, gradient_tolerance) as report:
+        run.report = report
+        for number in range(restarts + 1):
+            if run.climb(number, _moved(origin, seed, number)):
+                break
+    return run.result()
+
+
+def _moved(origin: Float[np.ndarray, " free"], seed: int, number: int) -> Float[np.ndarray, " free"]:
+    """The start of this number: the model itself first, then random moves around it, each from its own stream."""
+    if number == 0:
+        return origin
+    return origin + np.random.default_rng([seed, number]).normal(size=origin.shape)
+
+
+@eqx.filter_jit
+def _value_and_gradient(
+    point: Float[Array, " free"],
+    space: ParameterSpace,
+    model: Model,
+    data: Observations,
+    terms: tuple[tuple[Path, Prior], ...],
+    power: float,
+    engine: str,
+) -> tuple[Array, Array, Array]:
+    def objective(point: Array) -> tuple[Array, Array]:
+        placed = space.place(model, point)
+        evidence = log_evidence(placed, data, power=power, engine=engine)
+        return evidence + log_prior(placed, terms), evidence
+
+    (value, evidence), gradient = jax.value_and_grad(objective, has_aux=True)(point)
+    return value, gradient, evidence
+
+
+def _evaluate(
+    space: ParameterSpace,
+    model: Model,
+    data: Observations,
+    terms: tuple[tuple[Path, Prior], ...],
+    power: float,
+    engine: str,
+    point: Float[np.ndarray, " free"],
+) -> Evaluation:
+    """One call of the engine: value and gradient together."""
+    value, gradient, evidence = _value_and_gradient(jnp.asarray(point), space, model, data, terms, power, engine)
+    return Evaluation(float(value), np.asarray(gradient), float(evidence))
+
+
+class _Interrupt:
+    """Ctrl-C noted, to be obeyed between evaluations; a second one at once."""
+
+    def __init__(self) -> None:
+        self.noted = False
+
+    def check(self) -> None:
+        if self.noted:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        # Only the main thread may set handlers; elsewhere Ctrl-C is not ours to hear.
+        handler = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or handler is not signal.default_int_handler:
+            yield
+            return
+
+        def note(number: int, frame: Any) -> None:
+            if self.noted:
+                raise KeyboardInterrupt
+            self.noted = True
+            logger.warning("stopping after this evaluation; press Ctrl-C again to stop at once")
+
+        signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, handler)
+
+
+class _Run:
+    """One fit while it runs: the climbs so far, and the file that remembers them."""
+
+    def __init__(
+        self,
+        evaluate: Callable[[Float[np.ndarray, " free"]], Evaluation],
+        space: ParameterSpace,
+        model: Model,
+        settings: dict[str, Any],
+        callback: Callable[[Iteration], None] | None,
+    ):
+        self.evaluate = evaluate
+        self.space = space
+        self.model = model
+        self.settings = settings
+        self.callback = callback
+        self.report: Report = lambda step: None
+        self.file: pathlib.Path | None = None
+        self.fingerprint = ""
+        self.finished: list[Finished] = []
+        self.resumed_point: np.ndarray | None = None
+        self.history: list[Iteration] = []
+        self.num_before = 0
+        self.stopwatch = Stopwatch()
+
+    def attach(self, path: str | os.PathLike, fingerprint: str, *, resume: bool) -> None:
+        self.file = check_output(path)
+        self.fingerprint = fingerprint
+        if not (resume and self.file.exists()):
+            return
+        state = read_checkpoint(self.file, fingerprint)
+        self.finished = list(state.finished)
+        self.resumed_point = state.point
+        self.history = list(state.history)
+        self.num_before = state.num_evaluations
+        self.stopwatch = Stopwatch(self.history[-1].seconds if self.history else 0.0)
+
+    def climb(self, number: int, start: Float[np.ndarray, " free"]) -> bool:
+        """Climb from start number `number`; whether the fit is to end with it."""
+        if number < len(self.finished):
+            return False
+        resumed, self.resumed_point = self.resumed_point, None
+        first = self.history[-1].iteration if resumed is not None and self.history else 0
+        interrupt = _Interrupt()
+        iteration = first - 1 if resumed is not None else -1
+
+        def evaluate(point: Float[np.ndarray, " free"]) -> Evaluation:
+            evaluation = self.evaluate(point)
+            interrupt.check()
+            return evaluation
+
+        def on_step(step: Step) -> None:
+            nonlocal iteration
+            iteration += 1
+            if resumed is not None and iteration == first:
+                return
+            self.record(number, iteration, step)
+
+        def on_failure(reason: str) -> None:
+            logger.info("start %d: a trial point failed and the step is shortened: %s", number, reason)
+
+        try:
+            with interrupt.watched():
+                ascent = maximise(
+                    evaluate,
+                    start if resumed is None else resumed,
+                    survives=SURVIVED,
+                    on_step=on_step,
+                    on_failure=on_failure,
+                    **self.settings,
+                )
+        except SURVIVED as error:
+            if number == 0:
+                raise
+            logger.warning("start %d begins where the evidence cannot be computed and is left out: %s", number, error)
+            ascent = None
+        self.finish(number, start, ascent)
+        return interrupt.noted
+
+    def record(self, number: int, iteration: int, step: Step) -> None:
+        evaluation = step.evaluation
+        entry = Iteration(
+            start=number,
+            iteration=iteration,
+            log_evidence=evaluation.log_evidence,
+            objective=evaluation.value,
+            gradient_norm=step.gradient_norm,
+            num_evaluations=self.num_before + step.num_evaluations,
+            seconds=self.stopwatch.seconds,
+        )
+        self.history.append(entry)
+        self.save(step.point, entry.num_evaluations)
+        self.report(entry)
+        if self.callback is not None:
+            self.callback(entry)
+
+    def finish(self, number: int, start: Float[np.ndarray, " free"], ascent: Ascent | None) -> None:
+        if ascent is None:
+            end = Finished(start, -np.inf, -np.inf, False, "the evidence cannot be computed at this start")
+        else:
+            best = ascent.best
+            end = Finished(
+                best.point, best.evaluation.value, best.evaluation.log_evidence, ascent.converged, ascent.message
+            )
+            self.num_before += best.num_evaluations
+        self.finished.append(end)
+        if end.converged:
+            self.save(None, self.num_before)
+
+    def save(self, point: Float[np.ndarray, " free"] | None, num_evaluations: int) -> None:
+        if self.file is not None:
+            write_checkpoint(
+                self.file,
+                Checkpoint(
+                    self.fingerprint,
+                    self.space.names,
+                    tuple(self.finished),
+                    point,
+                    tuple(self.history),
+                    num_evaluations,
+                ),
+            )
+
+    def result(self) -> FitResult:
+        best = max(self.finished, key=lambda end: end.objective)
+        model = self.space.place_numpy(self.model, best.point)
+        pressed = self.space.at_bounds(best.point)
+        at_bounds = f"; at its bound: {', '.join(pressed)}" if pressed else ""
+        return FitResult(
+            model=model,
+            log_evidence=best.log_evidence,
+            objective=best.objective,
+            converged=best.converged,
+            message=best.message + at_bounds,
+            history=tuple(self.history),
+            starts=tuple(end.objective for end in self.finished),
+            num_evaluations=self.num_before,
+            seconds=self.stopwatch.seconds,
+            parameters=self.space.values(model),
+        )

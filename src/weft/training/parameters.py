@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: MIT
+"""What a model learns: its parameters by name, which of them are free, and the real line they are learned on.
+
+A name is the path of attributes that leads to the field: `likelihood.variance`, `kernel.space.lengthscale`,
+`kernel.components[0].time.lengthscale`. The fields' own domains and any bounds make each number the image of a real
+one:
+    no bound        scale * u                        lower bound alone     lower + exp(u)
+    both bounds     lower + (upper - lower) / (1 + exp(-u))                upper bound alone     upper - exp(u)
+"""
+
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from weft.arrays import AnyArray
+from weft.domains import REAL, Domain, as_float64
+from weft.kernels import Kernel, Linear, OnSphere, Product, Scaled, Separable, Sum, Wiener
+from weft.model import Model
+
+Path = tuple[str | int, ...]
+Bound = tuple[Any, Any]
+Prior = Callable[[Array], Array]
+
+PSEUDO_POINTS = "pseudo_points"
+
+# Where a function sits, not what it is like: learned only when asked for by name.
+ANCHORS = ((OnSphere, "radius"), (Wiener, "origin"), (Linear, "centre"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Parameter:
+    """One field of a model that may be learned; `held` says why it is not, unless asked for by name."""
+
+    name: str
+    path: Path
+    value: np.ndarray
+    domain: Domain
+    held: str | None
+
+
+def parameters_of(model: Model) -> tuple[Parameter, ...]:
+    """Every parameter of a model, the pseudo-points last."""
+    redundant = {path for component, path in _components(model) for path in _redundant_scales(component, path)}
+    found = []
+    for owner, path, domain in _walk(model, ()):
+        held = None
+        if path in redundant:
+            held = "another parameter already sets the variance of its component"
+        elif any(isinstance(owner, kind) and path[-1] == field for kind, field in ANCHORS):
+            held = "it says where, not what"
+        found.append(Parameter(name_of(path), path, _value(model, path), domain, held))
+    for path in _pseudo_point_paths(model):
+        found.append(Parameter(name_of(path), path, _value(model, path), REAL, "pseudo-points stay where they are"))
+    return tuple(found)
+
+
+def _walk(node: Any, path: Path) -> Iterator[tuple[Any, Path, Domain]]:
+    if isinstance(node, tuple):
+        for i, child in enumerate(node):
+            yield from _walk(child, (*path, i))
+    elif isinstance(node, eqx.Module):
+        for field in dataclasses.fields(node):
+            value = getattr(node, field.name)
+            domain = field.metadata.get("domain")
+            if domain is None:
+                yield from _walk(value, (*path, field.name))
+            elif value is not None:
+                yield node, (*path, field.name), domain
+
+
+def _components(model: Model) -> Iterator[tuple[Separable, Path]]:
+    if isinstance(model.kernel, Separable):
+        yield model.kernel, ("kernel",)
+    else:
+        for i, component in enumerate(model.kernel.components):
+            yield component, ("kernel", "components", i)
+
+
+def _redundant_scales(component: Separable, path: Path) -> Iterator[Path]:
+    """Variances within a component that its own variance already stands for: the evidence is flat along them."""
+    yield from _overall_scales(component.space, (*path, "space"))
+    yield from _overall_scales(component.time, (*path, "time"))
+
+
+def _overall_scales(kernel: Kernel, path: Path) -> Iterator[Path]:
+    """The fields that each multiply the whole of `kernel`."""
+    if isinstance(kernel, Scaled):
+        yield (*path, "variance")
+        yield from _overall_scales(kernel.kernel, (*path, "kernel"))
+    elif isinstance(kernel, OnSphere):
+        yield from _overall_scales(kernel.kernel, (*path, "kernel"))
+    elif isinstance(kernel, Product):
+        yield from _overall_scales(kernel.first, (*path, "first"))
+        yield from _overall_scales(kernel.second, (*path, "second"))
+    elif isinstance(kernel, Sum):
+        # Of a sum only one term's scale is given by the whole's; of the other term all scales but one are.
+        yield from _overall_scales(kernel.first, (*path, "first"))
+        yield from list(_overall_scales(kernel.second, (*path, "second")))[1:]
+    elif (
+        any(field.name == "variance" for field in dataclasses.fields(kernel))
+        and np.ndim(_value(kernel, ("variance",))) == 0
+    ):
+        yield (*path, "variance")
+
+
+def _pseudo_point_paths(model: Model) -> list[Path]:
+    if model.pseudo_points is None:
+        return []
+    if isinstance(model.pseudo_points, tuple):
+        return [(PSEUDO_POINTS, i) for i in range(len(model.pseudo_points))]
+    return [(PSEUDO_POINTS,)]
+
+
+def name_of(path: Path) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def _follow(node: Any, path: Path) -> Any:
+    for step in path:
+        node = node[step] if isinstance(step, int) else getattr(node, step)
+    return node
+
+
+def _value(node: Any, path: Path) -> np.ndarray:
+    return np.asarray(_follow(node, path), dtype=np.float64)
+
+
+def matching(pattern: str, names: Sequence[str]) -> list[str]:
+    """The names that `pattern` means: one exactly, all below a part of the model, or all that fit its * and ?."""
+    if pattern in names:
+        return [pattern]
+    glob = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    rule = re.compile(glob + r"(?:[.\[].*)?")
+    return [name for name in names if rule.fullmatch(name)]
+
+
+def _expand(patterns: Sequence[str], parameters: Sequence[Parameter], option: str) -> dict[str, str]:
+    """Which names each pattern of an option means, later patterns first in line; an error where one means nothing."""
+    names = [parameter.name for parameter in parameters]
+    chosen = {}
+    for pattern in patterns:
+        found = matching(pattern, names)
+        if not found:
+            raise KeyError(f"{option} names {pattern!r}, which the model does not have; it has {', '.join(names)}")
+        chosen.update(dict.fromkeys(found, pattern))
+    return chosen
+
+
+class ParameterSpace(eqx.Module):
+    """The free numbers of a model as a vector on the real line, and the way back to a model."""
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    paths: tuple[Path, ...] = eqx.field(static=True)
+    shapes: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    # Positions of the free numbers within the values of all the paths laid end to end.
+    free: Int[AnyArray, " free"]
+    lower: Float[AnyArray, " free"]
+    upper: Float[AnyArray, " free"]
+    scale: Float[AnyArray, " free"]
+
+    @property
+    def size(self) -> int:
+        return self.free.shape[0]
+
+    def start(self, model: Model) -> Float[np.ndarray, " free"]:
+        """Where `model` is on the real line."""
+        return from_interval(self.flatten(model)[self.free], self.lower, self.upper, self.scale)
+
+    def flatten(self, model: Model) -> Float[np.ndarray, " number"]:
+        return np.concatenate([_value(model, path).reshape(-1) for path in self.paths])
+
+    def place(self, model: Model, point: Float[AnyArray, " free"]) -> Model:
+        """`model` with its free numbers at `point`; differentiable."""
+        parts = [jnp.reshape(jnp.asarray(_follow(model, path), dtype=jnp.float64), -1) for path in self.paths]
+        numbers = jnp.concatenate(parts).at[self.free].set(to_interval(point, self.lower, self.upper, self.scale))
+        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
+        values = [
+            jnp.reshape(part, shape) for part, shape in zip(jnp.split(numbers, ends[:-1]), self.shapes, strict=True)
+        ]
+        return replace(model, self.paths, values)
+
+    def place_numpy(self, model: Model, point: Float[np.ndarray, " free"]) -> Model:
+        """The same with NumPy arrays: what a user gets."""
+        placed = self.place(model, point)
+        return replace(model, self.paths, [as_float64(_value(placed, path)) for path in self.paths])
+
+    def values(self, model: Model) -> dict[str, np.ndarray]:
+        return {name: _value(model, path) for name, path in zip(self.names, self.paths, strict=True)}
+
+    def at_bounds(self, point: Float[np.ndarray, " free"]) -> list[str]:
+        """Names of parameters pressed against a finite bound that leaves no more than a millionth of its interval."""
+        width = self.upper - self.lower
+        boxed = np.isfinite(width)
+        value = np.asarray(to_interval(point, self.lower, self.upper, self.scale))
+        margin = np.minimum(value - self.lower, self.upper - value)
+        pressed = self.free[boxed & (margin < 1e-6 * np.where(boxed, width, 1.0))]
+        ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
+        return [self.names[i] for i in np.unique(np.searchsorted(ends, pressed, side="right"))]
+
+
+def replace(model: Model, paths: Sequence[Path], values: Sequence[Any]) -> Model:
+    return eqx.tree_at(lambda tree: [_follow(tree, path) for path in paths], model, list(values))
+
+
+def make_space(
+    model: Model,
+    *,
+    frozen: Sequence[str] = (),
+    bounds: Mapping[str, Bound] | None = None,
+    named: Sequence[str] = (),
+    learn_pseudo_points: bool = False,
+) -> ParameterSpace:
+    """The free parameters of `model`: all but the frozen, the held, and variances of exactly 0.
+
+    `named` are further patterns the caller uses (priors). A parameter held by default is free if bounds or `named` have
+    its exact name.
+    """
+    bounds = dict(bounds or {})
+    parameters = parameters_of(model)
+    is_frozen = _expand([frozen] if isinstance(frozen, str) else list(frozen), parameters, "frozen")
+    bound_of = _expand(list(bounds), parameters, "bounds")
+    asked = {*bounds, *named}
+    chosen, free, lowers, uppers, scales = [], [], [], [], []
+    offset = 0
+    for parameter in parameters:
+        is_points = parameter.path[0] == PSEUDO_POINTS
+        held = parameter.held is not None and parameter.name not in asked and not (is_points and learn_pseudo_points)
+        if held or parameter.name in is_frozen:
+            continue
+        bound = bounds[bound_of[parameter.name]] if parameter.name in bound_of else (None, None)
+        lower, upper = _limits(parameter, bound)
+        value = parameter.value.reshape(-1)
+        # A variance of exactly zero says that there is no such noise; there is also no way from it on the real line.
+        learned = ~((value == lower) & (value == parameter.domain.lower))
+        inside = (value > lower) & (value < upper)
+        if np.any(learned & ~inside):
+            raise ValueError(
+                f"{parameter.name} starts at {parameter.value.tolist()}, outside its bounds {bound}; give "
+                "bounds around the start, or start within them"
+            )
+        chosen.append(parameter)
+        free.append(offset + np.flatnonzero(learned))
+        lowers.append(lower[learned])
+        uppers.append(upper[learned])
+        scales.append(_scale(parameter)[learned])
+        offset += value.size
+    if not any(len(part) for part in free):
+        raise ValueError("nothing is left to learn: every parameter of the model is frozen or held")
+    return ParameterSpace(
+        names=tuple(parameter.name for parameter in chosen),
+        paths=tuple(parameter.path for parameter in chosen),
+        shapes=tuple(parameter.value.shape for parameter in chosen),
+        free=np.concatenate(free),
+        lower=np.concatenate(lowers),
+        upper=np.concatenate(uppers),
+        scale=np.concatenate(scales),
+    )
+
+
+def _limits(parameter: Parameter, bound: Bound) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        lower, upper = bound
+        lower = -np.inf if lower is None else np.asarray(lower, dtype=np.float64)
+        upper = np.inf if upper is None else np.asarray(upper, dtype=np.float64)
+        lower = np.broadcast_to(np.maximum(lower, parameter.domain.lower), parameter.value.shape).reshape(-1)
+        upper = np.broadcast_to(np.minimum(upper, parameter.domain.upper), parameter.value.shape).reshape(-1)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"bounds of {parameter.name} must be a pair (lower, upper), each None, a number, or an array of shape "
+            f"{parameter.value.shape}; they are {bound!r}"
+        ) from error
+    if not np.all(lower < upper):
+        raise ValueError(f"bounds of {parameter.name} are {bound}: the lower one must be below the upper one")
+    return lower, upper
+
+
+def _scale(parameter: Parameter) -> np.ndarray:
+    """A move of size one where there are no bounds: for pseudo-points, about the distance between them."""
+    if parameter.path[0] == PSEUDO_POINTS:
+        num_points, width = parameter.value.shape
+        spread = np.ptp(parameter.value, axis=0)
+        spacing = np.where(spread > 0, spread, 1.0) / num_points ** (1 / width)
+        return np.broadcast_to(spacing, parameter.value.shape).reshape(-1)
+    return np.maximum(np.abs(parameter.value.reshape(-1)), 1.0)
+
+
+def to_interval(
+    point: Float[AnyArray, " free"],
+    lower: Float[AnyArray, " free"],
+    upper: Float[AnyArray, " free"],
+    scale: Float[AnyArray, " free"],
+) -> Float[Array, " free"]:
+    """From the real line into the intervals."""
+    has_lower, has_upper = jnp.isfinite(lower), jnp.isfinite(upper)
+    boxed, above, below = has_lower & has_upper, has_lower & ~has_upper, has_upper & ~has_lower
+    floor, ceiling = jnp.where(has_lower, lower, 0.0), jnp.where(has_upper, upper, 0.0)
+    # Each branch sees a harmless 0 where it does not apply, for the gradient's sake.
+    logistic = jax.nn.sigmoid(jnp.where(boxed, point, 0.0))
+    exponential = jnp.exp(jnp.where(above | below, point, 0.0))
+    return jnp.where(
+        boxed,
+        floor + (ceiling - floor) * logistic,
+        jnp.where(above, floor + exponential, jnp.where(below, ceiling - exponential, scale * point)),
+    )
+
+
+def from_interval(
+    value: Float[np.ndarray, " free"],
+    lower: Float[AnyArray, " free"],
+    upper: Float[AnyArray, " free"],
+    scale: Float[AnyArray, " free"],
+) -> Float[np.ndarray, " free"]:
+    """The inverse of `to_interval`."""
+    has_lower, has_upper = np.isfinite(lower), np.isfinite(upper)
+    boxed, above, below = has_lower & has_upper, has_lower & ~has_upper, has_upper & ~has_lower
+    point = value / scale
+    point[boxed] = np.log(value[boxed] - lower[boxed]) - np.log(upper[boxed] - value[boxed])
+    point[above] = np.log(value[above] - lower[above])
+    point[below] = np.log(upper[below] - value[below])
+    return point
+
+
+def log_prior(model: Model, priors: Sequence[tuple[Path, Prior]]) -> Float[Array, ""]:
+    """Sum of the priors' log densities at the parameters' own values (not at their images on the real line)."""
+    total = jnp.zeros(())
+    for path, prior in priors:
+        total = total + jnp.sum(prior(jnp.asarray(_follow(model, path))))
+    return total
+
+
+def prior_terms(priors: Mapping[str, Prior], space: ParameterSpace, model: Model) -> tuple[tuple[Path, Prior], ...]:
+    """Each prior with the path of the parameter it is for; an error where that is not learned."""
+    all_parameters = parameters_of(model)
+    pattern_of = _expand(list(priors), all_parameters, "priors")
+    path_of = dict(zip(space.names, space.paths, strict=True))
+    for pattern in priors:
+        if not any(name in path_of for name, owner in pattern_of.items() if owner == pattern):
+            raise ValueError(f"priors names {pattern!r}, which is not learned; what is: {', '.join(space.names)}")
+    return tuple((path_of[name], priors[pattern]) for name, pattern in pattern_of.items() if name in path_of)
