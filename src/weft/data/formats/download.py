@@ -131,8 +131,6 @@ def fetch(source: Source | str, folder: str | Path, *, progress: bool | None = N
 
 
 def _retrieve(source: Source, folder: Path, progress: bool | None) -> None:
-    import pooch
-
     logger = pooch.get_logger()
     level = logger.level
     # Its messages go to the terminal in the middle of the progress bar, and say no more than it does.

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Integer, Shaped, UInt8
 
 from weft.data.formats.ghcn_stations import as_texts, looks_like_station
 from weft.data.formats.lines import Block, fixed_width, numbers_of, parse_delimited
-from weft.data.formats.rejected import ReadReport, Sieve, left_out, refused
+from weft.data.formats.rejected import ReadReport, Sieve, left_out
 
 __all__ = ["TEMPERATURES", "DailyRules", "daily_table", "layout_of", "parse_block"]
 
@@ -167,13 +167,14 @@ def _parse_by_year(block: Block, rules: DailyRules) -> tuple[pd.DataFrame, ReadR
     rows, line, report = parse_delimited(part, num_fields=8, columns=columns)
     report = _renumbered(report, numbers)
     line = numbers[line - 1]
-    asked = (rows["element"] == rules.element).to_numpy()
-    asked &= _among(_as_bytes(rows["station"], 11), rules.stations)
-    # A line with an element unlike any code is not another element's but a broken one.
-    broken = (~rows["element"].str.fullmatch("[A-Z0-9]{4}") | ~rows["station"].str.fullmatch(r"[\w-]{11}")).to_numpy()
-    report += refused(block.source, "unreadable station or element", line[broken])
-    asked &= ~broken
-    rows, line = rows[asked].reset_index(drop=True), line[asked]
+    # A line whose element is unlike any code is not another element's but a broken one.
+    sound = rows["element"].str.fullmatch("[A-Z0-9]{4}") & rows["station"].str.fullmatch(r"[\w-]{11}")
+    every_row = rows
+    sieve = Sieve(block.source, line, lambda row: ",".join(every_row.iloc[row]))
+    sieve.refuse(~sound.to_numpy(dtype=bool), "unreadable station or element")
+    sieve.pass_over((rows["element"] != rules.element).to_numpy(dtype=bool))
+    sieve.pass_over(~_among(_as_bytes(rows["station"], 11), rules.stations))
+    rows, line = rows[sieve.passed].reset_index(drop=True), line[sieve.passed]
     cells = Cells(
         source=block.source,
         line=line,
@@ -184,7 +185,7 @@ def _parse_by_year(block: Block, rules: DailyRules) -> tuple[pd.DataFrame, ReadR
         text_of=lambda cell: ",".join(rows.iloc[cell]),
     )
     table, refusals = _judged(cells, rules)
-    return table, report + refusals
+    return table, report + sieve.report + refusals
 
 
 def _parse_by_station(block: Block, header: list[str], rules: DailyRules) -> tuple[pd.DataFrame, ReadReport]:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -105,15 +104,15 @@ def whole_text(path: Path) -> str:
     return path.read_bytes().decode("utf-8-sig", errors="replace")
 
 
-def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, BinaryIO]]:
+def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, io.BufferedIOBase]]:
     name = path.name.lower()
     if name.endswith((".tar", ".tar.gz", ".tgz")):
         # "|" reads forward only: a 3 GB archive passes through memory block by block.
         with tarfile.open(path, mode="r|*") as archive:
             for entry in archive:
                 content = archive.extractfile(entry) if entry.isfile() and wanted(entry.name) else None
-                if content is not None:
-                    yield _ungzipped(entry.name, content)  # type: ignore[arg-type]
+                if isinstance(content, io.BufferedIOBase):
+                    yield _ungzipped(entry.name, content)
     elif name.endswith(".zip"):
         with zipfile.ZipFile(path) as archive:
             for member in archive.namelist():
@@ -125,20 +124,20 @@ def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, B
             yield _ungzipped(path.name, content)
 
 
-def _ungzipped(name: str, stream: BinaryIO) -> tuple[str, BinaryIO]:
+def _ungzipped(name: str, stream: io.BufferedIOBase) -> tuple[str, io.BufferedIOBase]:
     if name.lower().endswith(".gz"):
-        return name[:-3], gzip.GzipFile(fileobj=stream)  # type: ignore[return-value]
+        return name[:-3], gzip.GzipFile(fileobj=stream)
     return name, stream
 
 
-def _line_blocks(source: str, stream: BinaryIO, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
+def _line_blocks(source: str, stream: io.BufferedIOBase, block_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
     line, pending = 1, bytearray()
     ended: BaseException | None = None
     finished = False
     while not finished:
         try:
             # read1 hands over what is there: with read, the bytes before a damage would be lost with it.
-            piece = stream.read1(READ_BYTES)  # type: ignore[attr-defined]
+            piece = stream.read1(READ_BYTES)
             finished = not piece
             pending += piece
         except DAMAGE as error:

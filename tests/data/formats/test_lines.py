@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: MIT
+import csv
+import gzip
+import io
+import tarfile
+import zipfile
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from weft.data.formats import lines
+from weft.data.formats.lines import Block, blocks, fixed_width, numbers_of, openings, parse_delimited
+
+TEXT = b"first,1\r\nsecond,2\n\nfourth,4"
+
+
+def tar_of(path, files, mode="w:gz"):
+    with tarfile.open(path, mode) as archive:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            archive.addfile(entry, io.BytesIO(data))
+    return path
+
+
+def texts(found):
+    return [found.data[start:end] for start, end in zip(found.starts, found.ends, strict=True)]
+
+
+@pytest.mark.parametrize("kind", ["plain", "gz", "tar.gz", "tar", "zip", "tar of gz"])
+def test_lines_are_the_same_however_packed(tmp_path, kind):
+    path = tmp_path / {"plain": "a.csv", "gz": "a.csv.gz", "zip": "a.zip", "tar": "a.tar"}.get(kind, "a.tar.gz")
+    if kind == "plain":
+        path.write_bytes(b"\xef\xbb\xbf" + TEXT)
+    elif kind == "gz":
+        path.write_bytes(gzip.compress(TEXT))
+    elif kind == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("in/a.csv", TEXT)
+    elif kind == "tar of gz":
+        tar_of(path, {"in/a.csv.gz": gzip.compress(TEXT)})
+    else:
+        tar_of(path, {"in/a.csv": TEXT}, mode="w" if kind == "tar" else "w:gz")
+    (block,) = blocks(path)
+    assert block.source.endswith("a.csv")
+    assert texts(block) == [b"first,1", b"second,2", b"", b"fourth,4"]
+    assert_array_equal(block.numbers, [1, 2, 3, 4])
+
+
+def test_only_wanted_members_are_read(tmp_path):
+    path = tar_of(tmp_path / "a.tar.gz", {"x/one.dly": b"1\n", "x/two.dly": b"2\n", "x/three.dly": b"3\n"})
+    assert [block.data for block in blocks(path, lambda name: "two" not in name)] == [b"1\n", b"3\n"]
+
+
+def test_blocks_break_at_line_ends_and_go_on_counting(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "READ_BYTES", 7)
+    path = tmp_path / "a.csv"
+    wanted = [f"line {number}" for number in range(40)]
+    path.write_text("\n".join(wanted))
+    with path.open("rb") as stream:
+        pieces = list(lines._line_blocks("a.csv", stream, 50))
+    assert len(pieces) > 3
+    assert [text.decode() for piece in pieces for text in texts(piece)] == wanted
+    assert_array_equal(np.concatenate([piece.numbers for piece in pieces]), np.arange(1, 41))
+
+
+def test_cut_off_gzip_gives_its_whole_lines_and_a_report(tmp_path):
+    rows = [f"{number},{number**5 % 9973}" for number in range(20000)]
+    packed = gzip.compress("\n".join(rows).encode())
+    path = tmp_path / "a.csv.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    found = list(blocks(path))
+    got = [text.decode() for block in found for text in texts(block)]
+    assert 1000 < len(got) < 20000
+    assert got == rows[: len(got)]
+    assert found[-1].report.num_rejected == 1
+    assert f"a.csv after line {len(got)}" in found[-1].report.examples[0].text
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.tar.gz", "a.zip"])
+def test_rubbish_in_place_of_an_archive_is_reported(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b"this is not an archive at all")
+    (found,) = blocks(path)
+    assert found.report.num_rejected == 1
+    assert list(openings(path)) == []
+
+
+def test_cut_off_tar_gives_the_members_before(tmp_path):
+    rng = np.random.default_rng(0)
+    files = {f"{number}.dly": rng.bytes(30000).hex().encode() + b"\n" for number in range(6)}
+    path = tar_of(tmp_path / "a.tar.gz", files)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    found = list(blocks(path))
+    assert found[0].data == files["0.dly"]
+    assert sum(block.report.num_rejected for block in found) == 1
+
+
+def test_a_binary_file_is_refused_in_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(lines, "LONGEST_LINE", 1000)
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"x" * 2000)
+    with path.open("rb") as stream, pytest.raises(ValueError, match="not a text file"):
+        list(lines._line_blocks("a.csv", stream, 500))
+
+
+def test_fixed_width_fills_short_lines():
+    block = Block("a", 1, b"abcdef\nxy\n\nlonger line")
+    found = fixed_width(block, np.array([0, 1, 3]), 4)
+    assert [bytes(row) for row in found] == [b"abcd", b"xy  ", b"long"]
+
+
+def test_bad_lines_are_refused_with_their_numbers():
+    data = b"\n".join(
+        [
+            b"a,b,c",
+            b'1,"x, y",3',
+            b"short,2",
+            b"",
+            b"4,too,long,line",
+            b'5,"open,6',
+            b"7,caf\xe9,8",
+            "9,café,10".encode(),
+            b"11,nul\0,12",
+        ]
+    )
+    rows, numbers, report = parse_delimited(
+        Block("a.csv", 1, data), num_fields=3, columns={0: "first", 1: "second"}, first_row=1
+    )
+    assert_array_equal(numbers, [2, 8])
+    assert rows.to_dict("list") == {"first": ["1", "9"], "second": ["x, y", "café"]}
+    assert {example.line: example.reason for example in report.examples} == {
+        3: "short line: fewer than 3 fields",
+        5: "long line: more than 3 fields",
+        6: "quotation mark without its partner",
+        7: "not UTF-8 text",
+        9: "not UTF-8 text",
+    }
+
+
+def test_quotation_marks_inside_fields_do_not_stop_the_reading():
+    # Counted by pairs the second line has two fields; the parser of csv sees an unquoted 3" and a field more.
+    data = b'a,b\n3" x, 4" y,c\nd,e\nf,g\rh\n'
+    rows, numbers, report = parse_delimited(Block("a.csv", 1, data), num_fields=2, columns={0: "first", 1: "second"})
+    assert rows["first"].tolist()[0] == "a"
+    assert 3 in numbers
+    assert len(numbers) + report.num_rejected == 4
+
+
+fields = st.text(alphabet='ab ,"é0', max_size=5)
+
+
+@given(st.lists(st.tuples(fields, fields, fields), min_size=1, max_size=12))
+def test_what_csv_writes_is_read_back(records):
+    text = io.StringIO()
+    csv.writer(text, quoting=csv.QUOTE_ALL).writerows(records)
+    rows, numbers, report = parse_delimited(
+        Block("a.csv", 1, text.getvalue().encode()), num_fields=3, columns={0: "0", 1: "1", 2: "2"}
+    )
+    assert report.num_rejected == 0
+    assert_array_equal(numbers, np.arange(1, len(records) + 1))
+    assert list(rows.itertuples(index=False, name=None)) == records
+
+
+def test_only_finite_numbers_are_numbers():
+    import pandas as pd
+
+    found = numbers_of(pd.Series([" 12 ", "-3.5", "", "x", "inf", "nan", "1e3"], dtype="str"))
+    assert_array_equal(found, [12, -3.5, np.nan, np.nan, np.nan, np.nan, 1000])
