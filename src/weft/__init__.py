@@ -30,6 +30,7 @@ _HOMES = {
     "weft.data.observations": ("Observations",),
     "weft.inference.evidence": ("log_evidence",),
     "weft.inference.posterior": ("Posterior", "condition"),
+    "weft.pseudo_points": ("place",),
     "weft.training.fitting": ("FitResult", "fit"),
     "weft.training.priors": ("LogNormalPrior", "NormalPrior"),
 }
