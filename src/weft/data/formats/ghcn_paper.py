@@ -46,11 +46,12 @@ def paper_stations(inventory: pd.DataFrame, box: str | Box = "scripts", element:
 
     Chosen are those strictly in the box whose first or last year lies in 1980..2020. The last year is clipped to 2020
     first: the paper's inventory ended there, and in a newer one every station that goes on has a later last year, so
-    that those which began before 1980 would be lost.
+    that those which began before 1980 would be lost. A station that began after 2020 was not in it.
     """
     rows = inventory[inventory["element"] == element]
     last_year = rows["last_year"].clip(upper=LAST_YEAR)
     in_years = rows["first_year"].between(FIRST_YEAR, LAST_YEAR) | last_year.between(FIRST_YEAR, LAST_YEAR)
+    in_years &= rows["first_year"] <= LAST_YEAR
     inside = _box(box).inside(rows["lat"].to_numpy(dtype=float), rows["lon"].to_numpy(dtype=float))
     return list(dict.fromkeys(rows["station"][in_years & inside]))
 
