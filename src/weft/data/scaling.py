@@ -2,8 +2,8 @@
 """Units: coordinates in kilometres or standard deviations, a target of mean 0 and variance 1, and the way back.
 
 Longitude and latitude become kilometres. Within 1000 km of the middle of the data they are projected (azimuthal
-equidistant on the WGS 84 ellipsoid, centred there: a distance is off by at most c / sin c - 1 = 0.4 % at the rim). Wider
-data lie on a sphere of the Earth's mean radius, as three columns whose distance is the chord, for which every kernel of
+equidistant on the WGS 84 ellipsoid, centred there: a distance is off by at most c / sin c - 1 = 0.4 %). Wider data lie
+on a sphere of the Earth's mean radius, as three columns whose distance is the chord, for which every kernel of
 space is valid; treating geodetic latitude as spherical costs at most 0.6 % of a distance. Neither has a seam at the
 antimeridian nor a weak spot at the poles.
 """
@@ -129,6 +129,12 @@ class Scaling:
                 found.extend(self.geography.dimensions)
         return tuple(found)
 
+    @property
+    def map_dimensions(self) -> list[int]:
+        """Which columns of the coordinates are kilometres on the map; all of them where nothing is."""
+        on_map = [k for k, dimension in enumerate(self.dimensions) if dimension.group == "map"]
+        return on_map or list(range(len(self.dimensions)))
+
     def forward(self, values: Mapping[str, Float[np.ndarray, " row"]]) -> Float[np.ndarray, "row dim"]:
         """Coordinates of the rows; missing ones are refused by row, and so are degrees that cannot be."""
         for column in self.columns:
@@ -149,8 +155,8 @@ class Scaling:
         groups = [dimension.group for dimension in self.dimensions]
         found: dict[str, np.ndarray] = {}
         if self.geography is not None:
-            on_map = places[:, [k for k, group in enumerate(groups) if group == "map"]]
-            found[self.geography.first], found[self.geography.second] = self.geography.inverse(on_map)
+            on_map = self.geography.inverse(places[:, self.map_dimensions])
+            found[self.geography.first], found[self.geography.second] = on_map
         for column, centre in self.centres.items():
             found[column] = places[:, groups.index(column)] * self.scales[column] + centre
         return {column: found[column] for column in self.columns}

@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: MIT
+"""What a table seems to hold: which column is what, and why; and how many rows, places, times, gaps and doubles."""
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words
+from weft.data.scaling import Scaling, find_easting_northing, find_lon_lat, learn_scaling
+from weft.data.tables import Table, distinct_rows, numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ColumnGuesses", "Guess", "Survey", "guess_columns", "survey_table"]
+
+_SAMPLE_ROWS = 2000
+_TIME_WORDS = ("time", "date", "datetime", "timestamp", "day", "hour", "month", "year", "t")
+_ELEVATION_WORDS = frozenset({"elevation", "elev", "altitude", "alt", "height", "dem", "z"})
+_STATION_WORDS = frozenset(
+    {"station", "site", "sensor", "stationid", "siteid", "location", "gauge", "buoy", "well", "id"}
+)
+_TARGET_WORDS = ("value", "target", "y", "observation", "obs", "measurement", "response")
+_QUANTITY_WORDS = frozenset(
+    {"tmax", "tmin", "tavg", "temperature", "temp", "pm", "ozone", "o3", "no2", "so2", "co", "prcp", "rain"}
+    | {"precipitation", "wind", "pressure", "humidity", "price", "count", "cases", "level", "flow", "sst", "salinity"}
+)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Guess:
+    """Columns taken for something, and the reason in words."""
+
+    columns: tuple[str, ...]
+    reason: str
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ColumnGuesses:
+    """What each column seems to be; None where nothing fits. `others` are further columns of numbers."""
+
+    time: Guess | None
+    space: Guess | None
+    target: Guess | None
+    station: Guess | None
+    others: tuple[str, ...]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Survey:
+    """Counts of a table whose columns are known. Times are in `time_unit`; gaps are between distinct times."""
+
+    num_rows: int
+    num_missing_target: int
+    num_duplicates: int  # rows whose time and place another row has
+    num_identical: int  # of those, rows whose value is the same too
+    num_times: int
+    num_places: int
+    num_gaps: int
+    first_time: str
+    last_time: str
+    time_unit: str
+    span: float
+    step: float
+    longest_gap: float
+    share_present: float
+    target_lowest: float
+    target_highest: float
+    target_is_counts: bool
+    width_km: float | None
+    notes: tuple[str, ...]
+
+    @property
+    def step_words(self) -> str:
+        """The usual step between times, for people."""
+        if self.time_unit in UNIT_SECONDS:
+            return step_in_words(self.step * UNIT_SECONDS[self.time_unit])
+        return f"{self.step:g} {self.time_unit}"
+
+    def to_json(self) -> dict[str, object]:
+        return dataclasses.asdict(self) | {"notes": list(self.notes), "step_words": self.step_words}
+
+
+def guess_columns(table: Table) -> ColumnGuesses:
+    """Which columns hold time, space, target and station, by name and by what the first rows hold."""
+    sample = table.rows(0, min(table.num_rows, _SAMPLE_ROWS))
+    columns = {name: sample.column(name) for name in table.names}
+    numeric = [name for name, column in columns.items() if _is_numeric(column)]
+    space = _guess_space([name for name in columns if name in numeric])
+    taken = set(space.columns if space else ())
+    time = _guess_time({name: column for name, column in columns.items() if name not in taken})
+    taken |= set(time.columns if time else ())
+    station = _guess_station({name: column for name, column in columns.items() if name not in taken})
+    taken |= set(station.columns if station else ())
+    taken |= set(find_easting_northing(numeric) or ())
+    free = [name for name in numeric if name not in taken and not _is_row_number(name, columns[name])]
+    target = _guess_target(free, columns)
+    others = tuple(name for name in free if target is None or name not in target.columns)
+    return ColumnGuesses(time, space, target, station, others)
+
+
+def survey_table(
+    table: Table,
+    *,
+    time: str,
+    space: Sequence[str],
+    target: str,
+    clock: Clock | None = None,
+    scaling: Scaling | None = None,
+) -> Survey:
+    """Counts over all rows; a table that cannot be used raises as the readers of its columns do."""
+    times_column = table.column(time)
+    clock = learn_clock(times_column, time) if clock is None else clock
+    times = clock.numbers(times_column, time)
+    places = {name: numbers(table.column(name), name) for name in space}
+    values = numbers(table.column(target), target)
+    scaling = learn_scaling(places) if scaling is None else scaling
+    where = list(places.values()) or [np.zeros(len(times))]
+    place_rows, place = distinct_rows(where)
+    num_measured = len(distinct_rows([times, place])[0])
+    distinct = np.unique(times)
+    steps = np.diff(distinct)
+    step = float(np.median(steps)) if len(steps) else 0.0
+    # One and a half steps: a month after a month is no gap.
+    gaps = steps[steps > 1.5 * step]
+    present = values[~np.isnan(values)]
+    ends = [str(end) for end in clock.restore(distinct[[0, -1]])]
+    survey = Survey(
+        num_rows=len(times),
+        num_missing_target=int(np.isnan(values).sum()),
+        num_duplicates=len(times) - num_measured,
+        num_identical=len(times) - len(distinct_rows([times, place, values])[0]),
+        num_times=len(distinct),
+        num_places=len(place_rows),
+        num_gaps=len(gaps),
+        first_time=ends[0],
+        last_time=ends[1],
+        time_unit=clock.unit,
+        span=float(distinct[-1] - distinct[0]),
+        step=step,
+        longest_gap=float(np.max(gaps, initial=0.0)),
+        share_present=num_measured / (len(distinct) * len(place_rows)),
+        target_lowest=float(np.min(present, initial=np.inf)) if len(present) else np.nan,
+        target_highest=float(np.max(present, initial=-np.inf)) if len(present) else np.nan,
+        target_is_counts=_are_counts(present),
+        width_km=_width_km(scaling, {name: column[place_rows] for name, column in places.items()}),
+        notes=(),
+    )
+    return dataclasses.replace(survey, notes=_notes(survey, present, target))
+
+
+def _guess_time(columns: "dict[str, pd.Series]") -> Guess | None:
+    import pandas as pd
+
+    for name, column in columns.items():
+        if pd.api.types.is_datetime64_any_dtype(column.dtype) or isinstance(column.dtype, pd.PeriodDtype):
+            return Guess((name,), f"column {name!r} holds times ({column.dtype})")
+    named = sorted((name for name in columns if _time_rank(name) is not None), key=lambda name: _time_rank(name) or 0)
+    for name in named:
+        clock = _clock_or_none(columns[name], name)
+        if clock is not None:
+            return Guess((name,), f"column {name!r} is named like a time and holds {_kind_words(clock)}")
+    for name, column in columns.items():
+        clock = None if _is_numeric(column) else _clock_or_none(column, name)
+        if clock is not None:
+            return Guess((name,), f"column {name!r} holds {_kind_words(clock)}")
+    return None
+
+
+def _time_rank(name: str) -> int | None:
+    words = _words(name)
+    return next((rank for rank, word in enumerate(_TIME_WORDS) if word in words), None)
+
+
+def _clock_or_none(column: "pd.Series", name: str) -> Clock | None:
+    column = column[column.notna()].reset_index(drop=True)
+    try:
+        return learn_clock(column, name) if len(column) else None
+    except (ValueError, TypeError):
+        return None
+
+
+def _kind_words(clock: Clock) -> str:
+    return {
+        "text": f"text like {clock.text_format}",
+        "yyyymmdd": "whole numbers like 20180707",
+        "number": "plain numbers",
+        "date": "dates",
+        "datetime": "times",
+    }[clock.kind]
+
+
+def _guess_space(numeric: Sequence[str]) -> Guess | None:
+    heights = tuple(name for name in numeric if _words(name) & _ELEVATION_WORDS)[:1]
+    height_words = f", with {heights[0]!r} for height" if heights else ""
+    degrees = find_lon_lat(numeric)
+    if degrees is not None:
+        return Guess((*degrees, *heights), f"{degrees[0]!r} and {degrees[1]!r} are named like degrees{height_words}")
+    metres = find_easting_northing(numeric)
+    if metres is not None:
+        return Guess(
+            (*metres, *heights), f"{metres[0]!r} and {metres[1]!r} are named like metres on a map{height_words}"
+        )
+    plane = [name for letter in ("x", "y") for name in numeric if name.lower() == letter]
+    if len(plane) == 2:
+        return Guess((*plane, *heights), f"{plane[0]!r} and {plane[1]!r} are named like coordinates{height_words}")
+    return None
+
+
+def _guess_station(columns: "dict[str, pd.Series]") -> Guess | None:
+    for name, column in columns.items():
+        if (
+            _words(name) & _STATION_WORDS
+            and not _is_row_number(name, column)
+            and column.nunique() < max(len(column), 2)
+        ):
+            return Guess((name,), f"column {name!r} is named like a station and its values repeat")
+    return None
+
+
+def _guess_target(free: Sequence[str], columns: "dict[str, pd.Series]") -> Guess | None:
+    varying = [name for name in free if columns[name].nunique() > 1] or list(free)
+    for word in _TARGET_WORDS:
+        for name in varying:
+            if name.lower() == word:
+                return Guess((name,), f"column {name!r} is named like what is measured")
+    if len(varying) == 1:
+        return Guess((varying[0],), f"column {varying[0]!r} is the only column of numbers left")
+    for name in varying:
+        if _words(name) & _QUANTITY_WORDS:
+            return Guess((name,), f"column {name!r} is named like a measured quantity")
+    if varying:
+        return Guess(
+            (varying[0],), f"column {varying[0]!r} is the first column of numbers left; there are {len(varying)}"
+        )
+    return None
+
+
+def _words(name: str) -> set[str]:
+    lower = str(name).lower()
+    return set(re.split(r"[^a-z]+", lower)) | set(re.split(r"[^a-z0-9]+", lower))
+
+
+def _is_numeric(column: "pd.Series") -> bool:
+    import pandas as pd
+
+    return pd.api.types.is_numeric_dtype(column.dtype) and not pd.api.types.is_bool_dtype(column.dtype)
+
+
+def _is_row_number(name: str, column: "pd.Series") -> bool:
+    """Whether this only counts rows: left behind by whatever wrote the file."""
+    if (
+        not _is_numeric(column)
+        or len(column) < 3
+        or not (name == "" or _words(name) & {"unnamed", "index", "row", "id"})
+    ):
+        return False
+    return bool(np.all(np.diff(column.to_numpy(dtype=np.float64, na_value=np.nan)) == 1))
+
+
+def _are_counts(present: Float[np.ndarray, " value"]) -> bool:
+    return len(present) > 0 and bool(np.all((present >= 0) & (present == np.rint(present))))
+
+
+def _width_km(scaling: Scaling, places: dict[str, np.ndarray]) -> float | None:
+    """The largest side of the box around the places, or None where they are not on a map."""
+    if scaling.geography is None:
+        return None
+    on_map = scaling.forward(places)[:, scaling.map_dimensions]
+    return float(np.max(np.ptp(on_map, axis=0), initial=0.0))
+
+
+def _notes(survey: Survey, present: Float[np.ndarray, " value"], target: str) -> tuple[str, ...]:
+    notes = []
+    if survey.num_missing_target:
+        notes.append(f"{survey.num_missing_target:,} rows have no {target!r}; they are kept and predicted")
+    if survey.num_duplicates:
+        same = f" ({survey.num_identical:,} with the same value)" if survey.num_identical else ""
+        notes.append(f"{survey.num_duplicates:,} rows repeat a time and place{same}; each counts as a measurement")
+    if survey.num_gaps:
+        gaps = "a gap of" if survey.num_gaps == 1 else f"{survey.num_gaps:,} gaps, the longest"
+        notes.append(f"times have {gaps} {survey.longest_gap:g} {survey.time_unit}")
+    if survey.num_places == 1:
+        notes.append("all rows are at one place, so nothing can be learned about space")
+    if survey.num_times == 1:
+        notes.append("all rows are at one time, so nothing can be learned about time")
+    if survey.target_is_counts and len(np.unique(present[:_SAMPLE_ROWS])) > 2:
+        notes.append(f"{target!r} holds whole numbers from 0 up; a likelihood for counts may suit")
+    elif len(present) and present.min() > 0 and _skewness(present) > 1.5:
+        notes.append(f"{target!r} is positive and skewed; transform='log' may suit")
+    return tuple(notes)
+
+
+def _skewness(values: Float[np.ndarray, " value"]) -> float:
+    deviations = values - values.mean()
+    spread = float(np.sqrt(np.mean(deviations**2)))
+    return float(np.mean(deviations**3)) / spread**3 if spread > 0 else 0.0

@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: MIT
+"""How good predictions are: CRPS, log density, errors, coverage and PIT, and whether one model beats another.
+
+Row by row first (`score_rows`), then in named numbers (`summarise`), then side by side (`tidy_table`,
+`paired_difference`). A row whose value is missing is counted and left out; a prediction that is missing is an error.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import special
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "COVERAGE_LEVELS",
+    "MEANINGS",
+    "Meaning",
+    "PairedDifference",
+    "PitSummary",
+    "RowScores",
+    "crps_from_quantiles",
+    "crps_from_samples",
+    "crps_gaussian",
+    "log_density_gaussian",
+    "paired_difference",
+    "pit_gaussian",
+    "score_rows",
+    "summarise",
+    "summarise_pit",
+    "tidy_table",
+]
+
+COVERAGE_LEVELS = (0.50, 0.80, 0.90, 0.95)
+_LOG_ROOT_TWO_PI = 0.5 * np.log(2 * np.pi)
+_ROWS_AT_ONCE = 65_536
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Meaning:
+    """How a score is called, and what a good one is: "low", "high", "zero" or "level" (the coverage it names)."""
+
+    label: str
+    best: str
+
+
+MEANINGS = {
+    "num_rows": Meaning("rows", "high"),
+    "num_missing": Meaning("rows without a value", "low"),
+    "mean_crps": Meaning("mean CRPS", "low"),
+    "mean_negative_log_density": Meaning("mean negative log density", "low"),
+    "rmse": Meaning("root mean squared error", "low"),
+    "mae": Meaning("mean absolute error", "low"),
+    "bias": Meaning("bias (mean of prediction minus value)", "zero"),
+    "standardised_rmse": Meaning("RMSE / deviation of the target", "low"),
+    "standardised_mean_negative_log_density": Meaning("mean negative log density, standardised target", "low"),
+    **{
+        f"coverage_{100 * level:.0f}": Meaning(f"coverage of the {level:.0%} interval", "level")
+        for level in COVERAGE_LEVELS
+    },
+    "pit_mean": Meaning("mean of the PIT (1/2 if unbiased)", "level"),
+    "pit_dispersion": Meaning("12 x variance of the PIT (1 if calibrated)", "level"),
+    "pit_max_deviation": Meaning("largest distance of the PIT from uniform", "low"),
+}
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class RowScores:
+    """Scores of each row that has a value, and which rows of the table those are."""
+
+    rows: Int[np.ndarray, " scored"]
+    values: Float[np.ndarray, " scored"]
+    error: Float[np.ndarray, " scored"]  # prediction minus value
+    crps: Float[np.ndarray, " scored"]
+    log_density: Float[np.ndarray, " scored"]
+    pit: Float[np.ndarray, " scored"]
+    num_missing: int
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class PitSummary:
+    """A histogram of PIT values, and how far from uniform they are.
+
+    `dispersion` is 12 times their variance: 1 if calibrated, above if intervals are too narrow, below if too wide.
+    """
+
+    counts: Int[np.ndarray, " bin"]
+    edges: Float[np.ndarray, " edge"]
+    mean: float
+    dispersion: float
+    max_deviation: float
+
+    @property
+    def words(self) -> str:
+        """What the shape says, for people."""
+        if not np.isfinite(self.mean):
+            return "no rows to judge by"
+        said = []
+        if abs(self.mean - 0.5) > 0.05:
+            said.append("predictions are too low" if self.mean > 0.5 else "predictions are too high")
+        if self.dispersion > 1.15:
+            said.append("intervals are too narrow")
+        elif self.dispersion < 0.85:
+            said.append("intervals are too wide")
+        return " and ".join(said) if said else "well calibrated"
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class PairedDifference:
+    """Mean of a - b over the rows both have, and its standard error."""
+
+    mean: float
+    standard_error: float
+    num_rows: int
+    num_groups: int
+    num_missing: int
+
+    @property
+    def ratio(self) -> float:
+        """The difference in standard errors; beyond about 2 in size it is unlikely to be chance."""
+        return self.mean / self.standard_error if self.standard_error > 0 else np.nan
+
+
+def score_rows(
+    values: Float[np.ndarray, " row"],
+    mean: Float[np.ndarray, " row"],
+    sd: Float[np.ndarray, " row"],
+    *,
+    crps: Float[np.ndarray, " row"] | None = None,
+    log_density: Float[np.ndarray, " row"] | None = None,
+    pit: Float[np.ndarray, " row"] | None = None,
+) -> RowScores:
+    """Scores of Gaussian predictions, or of others where their `crps`, `log_density` and `pit` are given."""
+    rows = np.flatnonzero(~np.isnan(values))
+    for name, prediction in (("mean", mean), ("sd", sd)):
+        if len(prediction) != len(values):
+            raise ValueError(f"{name} has {len(prediction)} numbers for {len(values)} values; give one each")
+        missing = rows[np.isnan(prediction[rows])]
+        if len(missing):
+            raise ValueError(f"{name} is missing in {len(missing)} rows that have a value, first in row {missing[0]}")
+    if np.any(sd[rows] < 0):
+        raise ValueError(f"sd must be zero or positive; the smallest is {sd[rows].min():g}")
+    num_missing = len(values) - len(rows)
+    values, mean, sd = values[rows], mean[rows], sd[rows]
+    return RowScores(
+        rows=rows,
+        values=values,
+        error=mean - values,
+        crps=crps_gaussian(values, mean, sd) if crps is None else crps[rows],
+        log_density=log_density_gaussian(values, mean, sd) if log_density is None else log_density[rows],
+        pit=pit_gaussian(values, mean, sd) if pit is None else pit[rows],
+        num_missing=num_missing,
+    )
+
+
+def summarise(scores: RowScores, target_sd: float | None = None) -> dict[str, float]:
+    """Named numbers; NaN where there are no rows.
+
+    `target_sd` standardises: the deviation of the target where the model was fitted, or of these values if not given.
+    A central interval covers a value whose PIT lies inside it.
+    """
+    num_rows = len(scores.rows)
+    if num_rows == 0:
+        return dict.fromkeys(MEANINGS, np.nan) | {"num_rows": 0, "num_missing": scores.num_missing}
+    scale = float(np.std(scores.values)) if target_sd is None else float(target_sd)
+    rmse = float(np.sqrt(np.mean(scores.error**2)))
+    negative_log_density = -float(np.mean(scores.log_density))
+    pit = summarise_pit(scores.pit)
+    coverage = {
+        f"coverage_{100 * level:.0f}": float(np.mean(np.abs(scores.pit - 0.5) <= level / 2))
+        for level in COVERAGE_LEVELS
+    }
+    return {
+        "num_rows": num_rows,
+        "num_missing": scores.num_missing,
+        "mean_crps": float(np.mean(scores.crps)),
+        "mean_negative_log_density": negative_log_density,
+        "rmse": rmse,
+        "mae": float(np.mean(np.abs(scores.error))),
+        "bias": float(np.mean(scores.error)),
+        "standardised_rmse": rmse / scale if scale > 0 else np.nan,
+        # The density of y / scale is scale times that of y.
+        "standardised_mean_negative_log_density": negative_log_density - np.log(scale) if scale > 0 else np.nan,
+        **coverage,
+        "pit_mean": pit.mean,
+        "pit_dispersion": pit.dispersion,
+        "pit_max_deviation": pit.max_deviation,
+    }
+
+
+def crps_gaussian(
+    values: Float[np.ndarray, " row"], mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
+) -> Float[np.ndarray, " row"]:
+    """Continuous ranked probability score of N(mean, sd^2), in units of the target; |value - mean| where sd is 0."""
+    import scoringrules
+
+    certain = sd == 0
+    scores = scoringrules.crps_normal(values, mean, np.where(certain, 1.0, sd))
+    return np.where(certain, np.abs(values - mean), scores)
+
+
+def crps_from_samples(
+    values: Float[np.ndarray, " row"], samples: Float[np.ndarray, "row sample"]
+) -> Float[np.ndarray, " row"]:
+    """CRPS of the distribution that `samples` came from, unbiased in their number (by probability weighted moments)."""
+    import scoringrules
+
+    scores = np.empty(len(values))
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        rows = slice(start, start + _ROWS_AT_ONCE)
+        scores[rows] = scoringrules.crps_ensemble(values[rows], samples[rows], estimator="pwm")
+    return scores
+
+
+def crps_from_quantiles(
+    values: Float[np.ndarray, " row"], quantiles: Float[np.ndarray, "row level"], levels: Sequence[float]
+) -> Float[np.ndarray, " row"]:
+    """CRPS as twice the integral of the quantile score over levels; each level stands for those nearest to it."""
+    asked = np.asarray(levels, dtype=np.float64)
+    if len(asked) < 1 or np.any(np.diff(asked) <= 0) or asked[0] <= 0 or asked[-1] >= 1:
+        raise ValueError(f"levels must increase and lie between 0 and 1; they are {asked.tolist()}")
+    edges = np.concatenate([[0.0], (asked[1:] + asked[:-1]) / 2, [1.0]])
+    scores = np.zeros(len(values))
+    for k, level in enumerate(asked):
+        below = values - quantiles[:, k]
+        scores += 2 * (edges[k + 1] - edges[k]) * np.where(below >= 0, level * below, (level - 1) * below)
+    return scores
+
+
+def log_density_gaussian(
+    values: Float[np.ndarray, " row"], mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
+) -> Float[np.ndarray, " row"]:
+    """Log density of N(mean, sd^2); without deviation it is infinite, above at the mean and below elsewhere."""
+    certain = sd == 0
+    scale = np.where(certain, 1.0, sd)
+    regular = -0.5 * ((values - mean) / scale) ** 2 - np.log(scale) - _LOG_ROOT_TWO_PI
+    return np.where(certain, np.where(values == mean, np.inf, np.where(np.isnan(values), np.nan, -np.inf)), regular)
+
+
+def pit_gaussian(
+    values: Float[np.ndarray, " row"], mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
+) -> Float[np.ndarray, " row"]:
+    """Probability integral transform: the chance the prediction gave to values below this one."""
+    certain = sd == 0
+    standardised = special.ndtr((values - mean) / np.where(certain, 1.0, sd))
+    return np.where(certain, (1 + np.sign(values - mean)) / 2, standardised)
+
+
+def summarise_pit(pit: Float[np.ndarray, " row"], num_bins: int = 20) -> PitSummary:
+    """The histogram of PIT values and its distances from uniform (the largest is Kolmogorov's)."""
+    present = np.sort(pit[~np.isnan(pit)])
+    counts, edges = np.histogram(present, bins=num_bins, range=(0.0, 1.0))
+    if len(present) == 0:
+        return PitSummary(counts, edges, np.nan, np.nan, np.nan)
+    steps = np.arange(len(present) + 1) / len(present)
+    farthest = max(np.max(steps[1:] - present), np.max(present - steps[:-1]))
+    return PitSummary(counts, edges, float(present.mean()), 12 * float(present.var()), float(farthest))
+
+
+def tidy_table(summaries: Mapping[str, Mapping[str, float]], **columns: object) -> "pd.DataFrame":
+    """One row a model and score: `model`, `score`, `value`, after any constant `columns` (fold="all", ...)."""
+    import pandas as pd
+
+    rows = [
+        {**columns, "model": model, "score": score, "value": float(value)}
+        for model, summary in summaries.items()
+        for score, value in summary.items()
+    ]
+    return pd.DataFrame(rows, columns=[*columns, "model", "score", "value"])
+
+
+def paired_difference(
+    scores_a: Float[np.ndarray, " row"],
+    scores_b: Float[np.ndarray, " row"],
+    groups: np.ndarray | tuple[np.ndarray, np.ndarray] | None = None,
+) -> PairedDifference:
+    """Mean of a - b and its standard error, over rows where neither is NaN.
+
+    Rows of one day, or of one station, err together; `groups` (one label a row) lets them, by the cluster-robust
+    variance G / (G - 1) sum_g (sum of deviations in g)^2 / n^2. A pair of labelings, days and stations, lets both
+    (Cameron, Gelbach & Miller 2011: the two variances less that of their intersection).
+    """
+    if len(scores_a) != len(scores_b):
+        raise ValueError(f"scores must be of the same rows; there are {len(scores_a)} and {len(scores_b)}")
+    present = ~(np.isnan(scores_a) | np.isnan(scores_b))
+    difference = (scores_a - scores_b)[present]
+    num_missing = int(np.count_nonzero(~present))
+    if len(difference) == 0:
+        return PairedDifference(np.nan, np.nan, 0, 0, num_missing)
+    labelings = [np.asarray(labels)[present] for labels in _labelings(groups, len(scores_a))]
+    deviations = difference - difference.mean()
+    variances = [_clustered_variance(deviations, [labels]) for labels in labelings]
+    num_groups = min(count for _, count in variances)
+    variance = sum(value for value, _ in variances)
+    if len(labelings) == 2:
+        # The difference may come out negative in small samples; the larger one-way variance is then the safe answer.
+        both = variance - _clustered_variance(deviations, labelings)[0]
+        variance = max(both, *(value for value, _ in variances))
+    return PairedDifference(
+        float(difference.mean()), float(np.sqrt(variance)), len(difference), num_groups, num_missing
+    )
+
+
+def _labelings(groups: np.ndarray | tuple[np.ndarray, np.ndarray] | None, num_rows: int) -> list[np.ndarray]:
+    if groups is None:
+        return [np.arange(num_rows)]
+    labelings = [np.asarray(labels) for labels in groups] if isinstance(groups, tuple) else [np.asarray(groups)]
+    if len(labelings) > 2 or any(len(labels) != num_rows for labels in labelings):
+        raise ValueError(f"groups must be one label a row for {num_rows} rows, or a pair of such labelings")
+    return labelings
+
+
+def _clustered_variance(deviations: Float[np.ndarray, " row"], labelings: Sequence[np.ndarray]) -> tuple[float, int]:
+    """Variance of the mean with rows of a group allowed to err together, and how many groups there are."""
+    from weft.data.tables import distinct_rows
+
+    _, group = distinct_rows(labelings)
+    sums = np.bincount(group, weights=deviations)
+    if len(sums) < 2:
+        return np.nan, len(sums)
+    return float(len(sums) / (len(sums) - 1) * np.sum(sums**2) / len(deviations) ** 2), len(sums)
