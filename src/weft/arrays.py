@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """What counts as an array here, and the check that double precision is on."""
 
+from typing import Any
+
 import jax
 import numpy as np
-from jax.typing import ArrayLike
 
-__all__ = ["AnyArray", "ArrayLike", "is_concrete", "require_float64"]
+# What a user may give for numbers: NumPy, JAX, lists, columns of a table. Checked where it comes in, so not by its type.
+ArrayLike = Any
 
 # Data stay NumPy until they meet a model; inside a transformation everything is a JAX array.
 AnyArray = jax.Array | np.ndarray

@@ -50,10 +50,10 @@ class Model(Parametrised):
 
     def __init__(
         self,
-        kernel: Separable | SumSeparable,
-        likelihood: Likelihood,
+        kernel: Any,
+        likelihood: Any,
         pseudo_points: Any = None,
-        mean: ConstantMean | LinearMean | None = None,
+        mean: Any = None,
     ):
         require_float64()
         if not isinstance(kernel, Separable | SumSeparable):

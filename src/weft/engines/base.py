@@ -4,7 +4,7 @@
 Above it: kernels, likelihoods, autodiff. Below it: the chain of `state_space.chain`, which knows no kernel.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -24,6 +24,7 @@ class Moments(eqx.Module):
     total_variance: Float[AnyArray, " query"]
 
 
+@runtime_checkable
 class Engine(Protocol):
     """What every engine offers; all of them give the same numbers."""
 

@@ -116,7 +116,8 @@ def in_segments(schedule: Schedule, chain: Chain) -> tuple[Array, Array, Array]:
     length = segment_length(schedule.num_slots)
     step = jnp.where(schedule.begins, jnp.asarray(chain.step_number)[schedule.time], 0)
     return tuple(
-        jnp.reshape(array, (-1, length) + array.shape[1:]) for array in (step, schedule.rows, schedule.queries)
+        jnp.reshape(jnp.asarray(array), (-1, length, *array.shape[1:]))
+        for array in (step, schedule.rows, schedule.queries)
     )  # type: ignore[return-value]
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Kernels of space and time: separable ones and their sums."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -19,14 +21,18 @@ class Separable(Parametrised):
 
     space: Kernel
     time: Kernel
-    variance: Float[AnyArray, ""] = positive(default=1.0, kw_only=True)
+    variance: Float[AnyArray, ""] = positive()
 
-    def __check_init__(self) -> None:
-        for name, kernel in (("space", self.space), ("time", self.time)):
+    def __init__(self, space: Any, time: Any, *, variance: Any = 1.0):
+        for name, kernel in (("space", space), ("time", time)):
             if not isinstance(kernel, Kernel):
                 raise TypeError(f"Separable: {name}= takes a kernel such as weft.EQ(1.0); it is {kernel!r}")
-        self.time.check_width(1)
-        self.time.state_space()
+        time.check_width(1)
+        # Asked for here so that a time kernel without a state-space form is refused where it was given.
+        time.state_space()
+        self.space = space
+        self.time = time
+        self.variance = variance
 
     @property
     def components(self) -> "tuple[Separable, ...]":
@@ -42,14 +48,14 @@ class Separable(Parametrised):
         """The covariance matrix of the rows (times, places) and the other rows (of the rows with themselves if not given)."""
         return self.variance * self.time(times, other_times) * self.space(as_columns(places), other_places)
 
-    def __mul__(self, other: float) -> "Separable":
+    def __mul__(self, other: Any) -> "Separable":
         if not is_scalar(other):
             return NotImplemented
         return Separable(space=self.space, time=self.time, variance=self.variance * other)
 
     __rmul__ = __mul__
 
-    def __add__(self, other: "Separable | SumSeparable") -> "SumSeparable":
+    def __add__(self, other: Any) -> "SumSeparable":
         if not isinstance(other, Separable | SumSeparable):
             return NotImplemented
         return SumSeparable(self.components + other.components)
@@ -60,9 +66,11 @@ class SumSeparable(Parametrised):
 
     components: tuple[Separable, ...]
 
-    def __check_init__(self) -> None:
-        if not self.components or not all(isinstance(component, Separable) for component in self.components):
-            raise TypeError(f"SumSeparable takes a tuple of Separable kernels; it was given {self.components!r}")
+    def __init__(self, components: Any):
+        components = tuple(components)
+        if not components or not all(isinstance(component, Separable) for component in components):
+            raise TypeError(f"SumSeparable takes Separable kernels, at least one; it was given {components!r}")
+        self.components = components
 
     def __call__(
         self,
@@ -74,14 +82,14 @@ class SumSeparable(Parametrised):
         """The covariance matrix of the rows (times, places) and the other rows (of the rows with themselves if not given)."""
         return jnp.sum(jnp.stack([k(times, places, other_times, other_places) for k in self.components]), axis=0)
 
-    def __mul__(self, other: float) -> "SumSeparable":
+    def __mul__(self, other: Any) -> "SumSeparable":
         if not is_scalar(other):
             return NotImplemented
         return SumSeparable(tuple(component * other for component in self.components))
 
     __rmul__ = __mul__
 
-    def __add__(self, other: "Separable | SumSeparable") -> "SumSeparable":
+    def __add__(self, other: Any) -> "SumSeparable":
         if not isinstance(other, Separable | SumSeparable):
             return NotImplemented
         return SumSeparable(self.components + other.components)

@@ -31,10 +31,10 @@ class ComponentChain(eqx.Module):
 
 
 class State(eqx.Module):
-    """A Gaussian over the whole state."""
+    """A Gaussian over the whole state; several of them where there are more axes in front."""
 
-    mean: Float[AnyArray, " state"]
-    covariance: Float[AnyArray, "state state"]
+    mean: Float[AnyArray, "*batch state"]
+    covariance: Float[AnyArray, "*batch state state"]
 
 
 class Chain(eqx.Module):
