@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""Expectations of a function of a Gaussian variable, one a row."""
+"""Expectations of a function of a Gaussian variable, one a row.
+
+Both rules are sums of weights times function(mean + deviation * score), differentiated with scores and weights held fixed:
+the gradient in the mean is the same quadrature of the derivative (Bonnet's identity), that in the variance of
+derivative * score / (2 deviation) (Price's, before integration by parts, so that a kink needs no second derivative).
+"""
 
 from collections.abc import Callable
+from types import ModuleType
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +17,86 @@ from jaxtyping import Array, Float
 from weft.arrays import AnyArray
 
 NUM_HERMITE = 32
-# Added to a variance before its root is taken: at variance 0 the root has no derivative, and below this the nodes could not be
-# told apart from the mean.
+NUM_WARPED = 64
+# How many standard deviations the warped rule reaches: the Gaussian's mass beyond is 2e-17.
+REACH = 8.5
+# Added to a variance before its root is taken: at variance 0 the root has no derivative, and below this the nodes could
+# not be told apart from the mean.
 VARIANCE_FLOOR = 1e-16
 
 
 def gauss_hermite(
-    function: Callable[[Array], Array], mean: Float[AnyArray, " row"], variance: Float[AnyArray, " row"]
+    function: Callable[[AnyArray], AnyArray], mean: Float[AnyArray, " row"], variance: Float[AnyArray, " row"]
 ) -> Float[Array, " row"]:
-    """E function(f) under f ~ N(mean, variance), by Gauss-Hermite quadrature with `NUM_HERMITE` nodes."""
+    """E function(f) under f ~ N(mean, variance), by Gauss-Hermite quadrature with `NUM_HERMITE` nodes.
+
+    Exact for polynomials up to degree 63. For log(1 + e^f) the error is 1e-14, 3e-9, 3e-6, 4e-4 and 1e-2 at a standard
+    deviation of 1, 2, 3, 5 and 10; a function that bends within less than a third of the standard deviation wants
+    `expect_around` instead.
+    """
     nodes, weights = np.polynomial.hermite_e.hermegauss(NUM_HERMITE)
     deviation = jnp.sqrt(variance + VARIANCE_FLOOR)
     at_nodes = jax.vmap(lambda node: function(mean + deviation * node))(nodes)
     return jnp.tensordot(weights / np.sqrt(2 * np.pi), at_nodes, axes=1)
+
+
+def expect_around(
+    function: Callable[[AnyArray], AnyArray],
+    mean: Float[AnyArray, " row"],
+    variance: Float[AnyArray, " row"],
+    centre: Float[AnyArray, "..."] | float,
+    width: Float[AnyArray, "..."] | float,
+) -> Float[Array, " row"]:
+    """E function(f) under f ~ N(mean, variance), where the function bends within `width` of `centre`.
+
+    For log(1 + e^f) (centre 0, width 2) the error is below 1e-13 up to a standard deviation of 10, and 4e-11 at 30. For
+    log(1 + f^2) it is below 5e-8 up to a standard deviation of 1000. The cost is `NUM_WARPED` evaluations a row.
+    """
+    centre, width = jnp.broadcast_to(centre, mean.shape), jnp.broadcast_to(width, mean.shape)
+    deviation = jnp.sqrt(variance + VARIANCE_FLOOR)
+    positions = np.linspace(0.0, 1.0, NUM_WARPED)[:, None]
+    scores, weights = jax.lax.stop_gradient(
+        warped_rule(positions, mean[None], deviation[None], centre[None], width[None], jnp)
+    )
+    at_nodes = jax.vmap(lambda score: function(mean + deviation * score))(scores)
+    return jnp.sum(weights * at_nodes, axis=0) / jnp.sum(weights, axis=0)
+
+
+def warped_rule(
+    position: Float[AnyArray, "node 1"],
+    mean: Float[AnyArray, "1 row"],
+    deviation: Float[AnyArray, "1 row"],
+    centre: Float[AnyArray, "1 row"],
+    width: Float[AnyArray, "1 row"],
+    numpy: ModuleType,
+) -> tuple[Float[AnyArray, "node row"], Float[AnyArray, "node row"]]:
+    """(f - mean) / deviation at positions in [0, 1], and weights (not normalised): the trapezoidal rule in u.
+
+    f = centre + width sinh(u) for u evenly spaced over mean +- REACH deviations: dense around the centre, where the
+    function bends, and ever wider apart beyond. The trapezoidal rule converges exponentially for what is smooth in u and
+    vanishes at both ends. f - mean is formed without subtracting: a small variance far from the centre is safe.
+    """
+    # With v = u - arcsinh(offset): f - mean = 2 width cosh(arcsinh(offset) + v / 2) sinh(v / 2), and hyperbolic functions
+    # of the sum by those of its parts, so that one exponential a node gives them all.
+    offset = (mean - centre) / width
+    radius = numpy.sqrt(1 + offset**2)
+    lowest = warped_distance(offset, -REACH * deviation / width, numpy)
+    highest = warped_distance(offset, REACH * deviation / width, numpy)
+    growth = numpy.expm1(0.5 * (lowest + (highest - lowest) * position))
+    sinh_half, cosh_half = 0.5 * growth * (2 + growth) / (1 + growth), 1 + 0.5 * growth**2 / (1 + growth)
+    scores = 2 * (width / deviation) * (radius * cosh_half + offset * sinh_half) * sinh_half
+    slope = radius * (1 + 2 * sinh_half**2) + 2 * offset * sinh_half * cosh_half
+    return scores, slope * numpy.exp(-0.5 * scores**2)
+
+
+def warped_distance(
+    start: Float[AnyArray, "1 row"], move: Float[AnyArray, "1 row"], numpy: ModuleType
+) -> Float[AnyArray, "1 row"]:
+    """The arcsinh of start + move less that of start, without subtracting."""
+    end = start + move
+    from_start, from_end = numpy.sqrt(1 + start**2), numpy.sqrt(1 + end**2)
+    roots, product = from_start * from_end, start * end
+    same_side = product > 0
+    # roots - product, which is (1 + start^2 + end^2) / (roots + product).
+    gap = numpy.where(same_side, (1 + start**2 + end**2) / (roots + numpy.abs(product)), roots - product)
+    return numpy.arcsinh(move * (1 + gap) / (from_start + from_end))
