@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: MIT
+"""The engine for CPUs: compiled filter and adjoint kernels over SciPy's BLAS, the whole series as one JAX operation.
+
+The mathematics is in `filter`, `adjoint` and `ends`; `series` runs them over a series from one end or both.
+"""
+
+from weft.engines.cpu.answers import last_state, moments
+from weft.engines.cpu.operation import log_normaliser
+from weft.engines.cpu.problem import FilterFailure
+
+__all__ = ["FilterFailure", "last_state", "log_normaliser", "moments"]

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""SciPy's own BLAS and LAPACK, callable from compiled code that can be cached on disk.
+
+An address baked into compiled code would be wrong in the next process, so every kernel is handed the addresses (`ROUTINES`) and calls
+through them. Matrices are flat row-major arrays; Fortran sees their transposes, and the wrappers below account for that.
+"""
+
+from typing import NamedTuple, no_type_check
+
+import numpy as np
+import scipy.linalg.cython_blas
+import scipy.linalg.cython_lapack
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import get_cython_function_address, intrinsic
+
+# No unsafe assumption about NaN or infinity: failures are found by looking for them.
+OPTIONS = {
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"reassoc", "contract", "nsz"},
+}
+
+
+class Routines(NamedTuple):
+    """Addresses of the routines in this process."""
+
+    dgemm: int
+    dsyrk: int
+    dtrsm: int
+    dpotrf: int
+    dgeqrf: int
+
+
+def _address(module: str, name: str) -> int:
+    capsule = getattr(scipy.linalg, module).__pyx_capi__[name]
+    if "int *" not in repr(capsule):
+        raise ImportError(f"SciPy's {name} does not take 32-bit integers ({capsule!r}); use another engine than 'cpu'")
+    return get_cython_function_address(f"scipy.linalg.{module}", name)
+
+
+ROUTINES = Routines(
+    dgemm=_address("cython_blas", "dgemm"),
+    dsyrk=_address("cython_blas", "dsyrk"),
+    dtrsm=_address("cython_blas", "dtrsm"),
+    dpotrf=_address("cython_lapack", "dpotrf"),
+    dgeqrf=_address("cython_lapack", "dgeqrf"),
+)
+
+PLAIN = np.uint8(ord("N"))
+TRANSPOSED = np.uint8(ord("T"))
+LOWER = np.uint8(ord("L"))
+UPPER = np.uint8(ord("U"))
+LEFT = np.uint8(ord("L"))
+RIGHT = np.uint8(ord("R"))
+
+
+@intrinsic
+@no_type_check
+def call_fortran(typing_context, address, arguments):
+    """Call the Fortran routine at `address`: pointers (unsigned) as they are, every number by reference, integers as 32 bits."""
+    signature = types.void(address, arguments)
+
+    def generate(context, builder, signature, values):
+        anything = ir.IntType(8).as_pointer()
+        function, packed = values
+        references = []
+        for position, kind in enumerate(signature.args[1].types):
+            value = builder.extract_value(packed, position)
+            if types.unliteral(kind) == types.uintp:
+                references.append(builder.inttoptr(value, anything))
+                continue
+            if types.unliteral(kind) == types.int64:
+                value = builder.trunc(value, ir.IntType(32))
+            with builder.goto_entry_block():
+                slot = builder.alloca(value.type)
+            builder.store(value, slot)
+            references.append(builder.bitcast(slot, anything))
+        routine = ir.FunctionType(ir.VoidType(), [anything] * len(references)).as_pointer()
+        builder.call(builder.inttoptr(function, routine), references)
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@njit(**OPTIONS)
+@no_type_check
+def multiply(routines, m, n, k, alpha, a, lda, turn_a, b, ldb, turn_b, beta, c, ldc):
+    """c[m, n] = alpha op(a)[m, k] op(b)[k, n] + beta c, where op transposes if told to turn."""
+    call_fortran(
+        routines.dgemm,
+        (
+            TRANSPOSED if turn_b else PLAIN,
+            TRANSPOSED if turn_a else PLAIN,
+            n,
+            m,
+            k,
+            alpha,
+            b.ctypes.data,
+            ldb,
+            a.ctypes.data,
+            lda,
+            beta,
+            c.ctypes.data,
+            ldc,
+        ),
+    )
+
+
+@njit(**OPTIONS)
+@no_type_check
+def add_gram(routines, n, k, alpha, a, lda, beta, c, ldc):
+    """Lower triangle of c[n, n] = alpha a' a + beta c for a[k, n]."""
+    call_fortran(
+        routines.dsyrk,
+        (UPPER, PLAIN, n, k, alpha, a.ctypes.data, lda, beta, c.ctypes.data, ldc),
+    )
+
+
+@njit(**OPTIONS)
+@no_type_check
+def factor(routines, n, a, lda, info):
+    """Upper triangle of a[n, n] becomes C with C' C = a; whether that worked."""
+    call_fortran(routines.dpotrf, (LOWER, n, a.ctypes.data, lda, info.ctypes.data))
+    return info[0] == 0
+
+
+@njit(**OPTIONS)
+@no_type_check
+def solve_transposed(routines, m, n, c, ldc, b, ldb):
+    """b[m, n] becomes C'^-1 b for upper triangular C."""
+    call_fortran(
+        routines.dtrsm,
+        (RIGHT, LOWER, TRANSPOSED, PLAIN, n, m, 1.0, c.ctypes.data, ldc, b.ctypes.data, ldb),
+    )
+
+
+@njit(**OPTIONS)
+@no_type_check
+def orthogonalise(routines, m, n, a, lda, scales, work, info):
+    """QR of the column-major a[m, n] in place: R in its upper triangle."""
+    call_fortran(
+        routines.dgeqrf,
+        (m, n, a.ctypes.data, lda, scales.ctypes.data, work.ctypes.data, len(work), info.ctypes.data),
+    )

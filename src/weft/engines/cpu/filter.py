@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: MIT
+"""The forward sweep: a Kalman filter that factors nothing but I + E P E' >= I.
+
+With F = E H P, W = I + F H' E' = C'C, Z = C'^-1 F and a = C'^-1 c:
+
+    log factor = -log det C - (|a|^2 + remainder) / 2;   P_f = P - Z'Z;   m_f = m + Z'a.
+
+The backward sweep needs P_f, m_f, R = C'^-1 E and the pull R'a of each step.
+"""
+
+from typing import NamedTuple, no_type_check
+
+import numpy as np
+from numba import njit
+
+from weft.engines.cpu.blas import OPTIONS, add_gram, factor, multiply, solve_transposed
+from weft.engines.cpu.blocks import clear, copy, mirror, move_covariance, move_mean, read_columns, read_rows
+from weft.engines.cpu.rows import compress_by_gram, compress_by_rotation, dot, substitute, whiten
+
+# How much the rounding of a Gram matrix may move the log factor, per row, before the rows are rotated instead.
+GRAM_TOLERANCE = 1e-11
+
+
+class Sweep(NamedTuple):
+    """A series in the order a filter meets it; `step[i]` follows place i in that order, -1 where nothing follows.
+
+    Latent matrices are flat, component after component, one row a distinct step; `turned` are the transposes of `transition`.
+    """
+
+    step: np.ndarray
+    row_start: np.ndarray
+    row_stop: np.ndarray
+    query_start: np.ndarray
+    query_stop: np.ndarray
+    transition: np.ndarray
+    turned: np.ndarray
+    process_noise: np.ndarray
+    readout: np.ndarray
+
+
+class Kept(NamedTuple):
+    """What the backward sweep needs of each step, from step `base` on."""
+
+    covariance: np.ndarray
+    mean: np.ndarray
+    root: np.ndarray
+    pull: np.ndarray
+    rank: np.ndarray
+
+
+class Asked(NamedTuple):
+    """Queries ordered by time, the weights of their distinct places, and where the answers go."""
+
+    place: np.ndarray
+    weights: np.ndarray
+    mean: np.ndarray
+    variance: np.ndarray
+    total_variance: np.ndarray
+
+
+class Work(NamedTuple):
+    """Scratch space of one thread; nothing is allocated inside the loop over time."""
+
+    half: np.ndarray
+    prior: np.ndarray
+    centre: np.ndarray
+    gathered: np.ndarray
+    residual: np.ndarray
+    observe: np.ndarray
+    innovation: np.ndarray
+    gram: np.ndarray
+    stack: np.ndarray
+    scales: np.ndarray
+    lapack: np.ndarray
+    cross: np.ndarray
+    other: np.ndarray
+    spread: np.ndarray
+    inner: np.ndarray
+    second: np.ndarray
+    mixed: np.ndarray
+    state: np.ndarray
+    spare: np.ndarray
+    vector: np.ndarray
+    info: np.ndarray
+
+
+@njit(**OPTIONS)
+@no_type_check
+def condition(routines, structure, readout, size, num_bottleneck, rank, work, info):
+    """Whiten by W: work.cross becomes Z, work.innovation a, work.inner C. Whether it worked, and log det C + |a|^2 / 2."""
+    observe, cross, spread, inner = work.observe, work.cross, work.spread, work.inner
+    multiply(
+        routines,
+        rank,
+        size,
+        num_bottleneck,
+        1.0,
+        observe,
+        num_bottleneck,
+        False,
+        work.half,
+        size,
+        False,
+        0.0,
+        cross,
+        size,
+    )
+    read_columns(structure, readout, size, num_bottleneck, rank, cross, spread)
+    multiply(
+        routines,
+        rank,
+        rank,
+        num_bottleneck,
+        1.0,
+        spread,
+        num_bottleneck,
+        False,
+        observe,
+        num_bottleneck,
+        True,
+        0.0,
+        inner,
+        rank,
+    )
+    for i in range(rank):
+        inner[i * rank + i] += 1.0
+    if not factor(routines, rank, inner, rank, info):
+        return False, 0.0
+    substitute(rank, inner, work.innovation)
+    solve_transposed(routines, rank, size, inner, rank, cross, size)
+    loss = 0.0
+    for i in range(rank):
+        loss += np.log(inner[i * rank + i]) + work.innovation[i] * work.innovation[i] / 2
+    return np.isfinite(loss), loss
+
+
+@njit(**OPTIONS)
+@no_type_check
+def remaining_variance(structure, readout, size, num_bottleneck, rank, work):
+    """Trace of the bottleneck's covariance after conditioning."""
+    read_columns(structure, readout, size, num_bottleneck, rank, work.cross, work.spread)
+    total = -dot(rank * num_bottleneck, work.spread, 0, work.spread, 0)
+    for i in range(num_bottleneck):
+        total += work.prior[i * num_bottleneck + i]
+    return total
+
+
+@njit(**OPTIONS)
+@no_type_check
+def absorb(routines, structure, readout, size, num_bottleneck, observed, start, stop, mean, covariance, work):
+    """Condition mean and covariance on the rows from `start` to `stop`, in place: whether it worked, log factor, rank."""
+    info = work.info
+    count = stop - start
+    read_rows(structure, readout, size, covariance, work.half)
+    read_rows(structure, readout, 1, mean, work.centre)
+    rank = min(count, num_bottleneck)
+    remainder = 0.0
+    if count <= num_bottleneck:
+        whiten(observed, start, stop, num_bottleneck, work.centre, work.observe, work.innovation)
+        worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, work, info)
+    else:
+        read_columns(structure, readout, size, num_bottleneck, num_bottleneck, work.half, work.prior)
+        worked, remainder, error = compress_by_gram(
+            routines, observed, start, stop, num_bottleneck, work.centre, work, info
+        )
+        if worked:
+            worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, work, info)
+        if worked:
+            uncertain = error * remaining_variance(structure, readout, size, num_bottleneck, rank, work)
+            worked = uncertain <= GRAM_TOLERANCE * count
+        if not worked:
+            remainder = compress_by_rotation(routines, observed, start, stop, num_bottleneck, work.centre, work, info)
+            worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, work, info)
+    if not worked:
+        return False, 0.0, rank
+    add_gram(routines, size, rank, -1.0, work.cross, size, 1.0, covariance, size)
+    mirror(size, covariance)
+    for i in range(rank):
+        a = work.innovation[i]
+        x = work.cross[i * size : (i + 1) * size]
+        for j in range(size):
+            mean[j] += a * x[j]
+    return True, -loss - remainder / 2, rank
+
+
+@njit(**OPTIONS)
+@no_type_check
+def project(routines, structure, num_bottleneck, asked, start, stop, centre, covariance, work):
+    """Answer the queries from `start` to `stop` where z has mean `centre` and `covariance`."""
+    num_components = len(structure.latent)
+    chunk = len(work.residual)
+    for first in range(start, stop, chunk):
+        count = min(first + chunk, stop) - first
+        for i in range(count):
+            place = asked.place[first + i] * num_bottleneck
+            copy(num_bottleneck, asked.weights[place:], work.gathered[i * num_bottleneck :])
+        # The components on their own, then (one more round, if there are several) their sum.
+        for p in range(num_components + 1):
+            begin, width = 0, num_bottleneck
+            if p < num_components:
+                begin, width = structure.bottleneck[p], structure.pseudo[p]
+            elif num_components == 1:
+                for i in range(count):
+                    asked.total_variance[first + i] = asked.variance[first + i]
+                break
+            multiply(
+                routines,
+                count,
+                width,
+                width,
+                1.0,
+                work.gathered[begin:],
+                num_bottleneck,
+                False,
+                covariance[begin * num_bottleneck + begin :],
+                num_bottleneck,
+                False,
+                0.0,
+                work.spread,
+                width,
+            )
+            for i in range(count):
+                variance = max(dot(width, work.spread, i * width, work.gathered, i * num_bottleneck + begin), 0.0)
+                if p < num_components:
+                    asked.variance[(first + i) * num_components + p] = variance
+                    asked.mean[(first + i) * num_components + p] = dot(
+                        width, work.gathered, i * num_bottleneck + begin, centre, begin
+                    )
+                else:
+                    asked.total_variance[first + i] = variance
+
+
+@no_type_check
+def run_forward(
+    routines, structure, sweep, observed, work, first, last, keep, base, kept, mean, covariance, answer, asked
+):
+    """Filter steps `first` to `last`; mean and covariance go in as predicted at `first`, come out as predicted at `last`.
+
+    Returns the log normaliser's share and -1, or the step at which it broke down. With `keep`, every step is kept for the
+    backward sweep; with `answer`, queries are answered by what was seen so far.
+    """
+    size = structure.state[-1] + structure.latent[-1] * structure.pseudo[-1]
+    num_bottleneck = structure.bottleneck[-1] + structure.pseudo[-1]
+    square = size * size
+    root_stride = len(kept.root) // max(len(kept.rank), 1)
+    total = 0.0
+    current = covariance
+    if keep and last > first:
+        slot = first - base
+        current = kept.covariance[slot * square : (slot + 1) * square]
+        copy(square, covariance, current)
+    for i in range(first, last):
+        slot = i - base
+        rank = 0
+        start, stop = sweep.row_start[i], sweep.row_stop[i]
+        if stop > start:
+            worked, share, rank = absorb(
+                routines, structure, sweep.readout, size, num_bottleneck, observed, start, stop, mean, current, work
+            )
+            if not worked:
+                return total, i
+            total += share
+        if keep:
+            kept.rank[slot] = rank
+            copy(size, mean, kept.mean[slot * size :])
+            if rank > 0:
+                root = kept.root[slot * root_stride : (slot + 1) * root_stride]
+                copy(rank * num_bottleneck, work.observe, root)
+                solve_transposed(routines, rank, num_bottleneck, work.inner, rank, root, num_bottleneck)
+                pull = kept.pull[slot * num_bottleneck : (slot + 1) * num_bottleneck]
+                clear(num_bottleneck, pull)
+                for row in range(rank):
+                    a = work.innovation[row]
+                    for j in range(num_bottleneck):
+                        pull[j] += a * root[row * num_bottleneck + j]
+        if answer and sweep.query_stop[i] > sweep.query_start[i]:
+            read_rows(structure, sweep.readout, size, current, work.half)
+            read_columns(structure, sweep.readout, size, num_bottleneck, num_bottleneck, work.half, work.prior)
+            read_rows(structure, sweep.readout, 1, mean, work.centre)
+            project(
+                routines,
+                structure,
+                num_bottleneck,
+                asked,
+                sweep.query_start[i],
+                sweep.query_stop[i],
+                work.centre,
+                work.prior,
+                work,
+            )
+        following = covariance
+        if keep and i + 1 < last:
+            following = kept.covariance[(slot + 1) * square : (slot + 2) * square]
+        step = sweep.step[i]
+        if step >= 0:
+            move_covariance(
+                structure, size, sweep.transition[step], sweep.process_noise[step], current, following, work.mixed
+            )
+            move_mean(structure, sweep.transition[step], mean, work.state)
+            copy(size, work.state, mean)
+        elif keep:
+            copy(square, current, following)
+        current = following
+    return total, -1

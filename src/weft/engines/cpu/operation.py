@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""The log normaliser as one JAX operation with its own derivative."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from weft.arrays import AnyArray, is_concrete, require_float64
+from weft.engines.cpu import series
+from weft.engines.cpu.problem import make_problem
+from weft.engines.cpu.threads import available_threads
+from weft.state_space.chain import Chain, Rows
+
+Leaves = tuple[Any, ...]
+
+
+class Form:
+    """Everything about a call that is not a number to differentiate: the tree of its operands and the number of threads."""
+
+    def __init__(self, tree: Any, threads: int):
+        self.tree = tree
+        self.threads = threads
+
+    def __hash__(self) -> int:
+        return hash((self.tree, self.threads))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Form) and self.tree == other.tree and self.threads == other.threads
+
+
+def log_normaliser(
+    chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows, *, threads: int | None = None
+) -> Float[Array, ""]:
+    """See `Engine`. Raises FilterFailure (inside `jit`, JAX's runtime error with its message) where the filter breaks down.
+
+    Memory beyond the inputs is bounded by `sweeps.MEMORY_BUDGET` or O(sqrt(T) state^2), whichever is more. With two threads (the
+    default where there are two processors) a stationary chain is run from both ends: see `series` for what that means for gradients
+    in the chain's matrices one by one.
+    """
+    require_float64()
+    leaves, tree = jax.tree.flatten((chain, weights, rows))
+    return _operation(Form(tree, available_threads(threads)), tuple(leaves))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _operation(form: Form, leaves: Leaves) -> Float[Array, ""]:
+    if all(map(is_concrete, leaves)):
+        # On the caller's own thread: Ctrl-C works between slices, and an error keeps its type.
+        return jnp.asarray(_value(form, *leaves))
+    return jax.pure_callback(
+        functools.partial(_value, form), jax.ShapeDtypeStruct((), np.float64), *leaves, vmap_method="sequential"
+    )
+
+
+def _value(form: Form, *leaves: Any) -> Float[np.ndarray, ""]:
+    problem = make_problem(*jax.tree.unflatten(form.tree, [np.asarray(leaf) for leaf in leaves]))
+    return np.asarray(series.log_normaliser(problem, form.threads))
+
+
+def _differentiable(leaves: Leaves) -> list[int]:
+    return [number for number, leaf in enumerate(leaves) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+
+
+def _value_and_gradient(form: Form, *leaves: Any) -> tuple[np.ndarray, ...]:
+    """The value, then the gradient in every leaf of floats, in order."""
+    chain, weights, rows = jax.tree.unflatten(form.tree, [np.asarray(leaf) for leaf in leaves])
+    total, gradient = series.value_and_gradient(make_problem(chain, weights, rows), form.threads)
+    by_component = [array for part in gradient.components for array in part]
+    start = [] if gradient.start is None else list(gradient.start)
+    return (np.asarray(total), *by_component, *start, gradient.weights, gradient.value, gradient.precision)
+
+
+def _forward(form: Form, leaves: Leaves) -> tuple[Float[Array, ""], tuple]:
+    if all(map(is_concrete, leaves)):
+        results = tuple(jnp.asarray(array) for array in _value_and_gradient(form, *leaves))
+    else:
+        shapes = [leaves[number].shape for number in _differentiable(leaves)]
+        results = jax.pure_callback(
+            functools.partial(_value_and_gradient, form),
+            tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in ((), *shapes)),
+            *leaves,
+            vmap_method="sequential",
+        )
+    value, *gradient = results
+    return value, (tuple(gradient), leaves)
+
+
+def _backward(form: Form, residuals: tuple, cotangent: Float[Array, ""]) -> tuple[Leaves]:
+    gradient, leaves = residuals
+    cotangents: list[Any] = [None] * len(leaves)
+    for number, leaf in enumerate(leaves):
+        cotangents[number] = np.zeros(leaf.shape, dtype=jax.dtypes.float0)
+    for number, array in zip(_differentiable(leaves), gradient, strict=True):
+        cotangents[number] = cotangent * array
+    return (tuple(cotangents),)
+
+
+_operation.defvjp(_forward, _backward)

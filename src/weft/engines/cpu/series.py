@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""A whole series: from one end, or from both at once where the chain can be turned around in time.
+
+Both ends meet in the middle (`ends`), so the forward and the backward sweeps each run on two threads. The value is the same. The
+gradient in transition, process noise and initial covariance is then that of the stationary chain: together, along any change that
+keeps the chain stationary and reversible (a kernel's parameters), it is the same too; one by one the three differ, because off
+that surface the two formulas are different functions.
+"""
+
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.data.layout import Layout
+from weft.engines.cpu.adjoint import Gradient
+from weft.engines.cpu.ends import Meeting, Side, meet, well_conditioned
+from weft.engines.cpu.filter import Asked
+from weft.engines.cpu.problem import Component, Problem, forward_sweep, make_asked, reverse_sweep
+from weft.engines.cpu.sweeps import FLOPS_PER_SECOND, MEMORY_BUDGET, Filter, flops_per_step
+from weft.engines.cpu.threads import run_both, single_blas_thread
+
+# Starting a thread costs a fraction of this; a shorter series stays on one.
+SECONDS_FOR_TWO = 1e-3
+# With one end only, BLAS threads pay from about this many pseudo-points on.
+BOTTLENECK_FOR_BLAS_THREADS = 200
+
+
+class ComponentGradient(NamedTuple):
+    """The gradient in one component's chain."""
+
+    transition: Float[np.ndarray, "step latent latent"]
+    process_noise: Float[np.ndarray, "step latent latent"]
+    initial: Float[np.ndarray, "latent latent"]
+    readout: Float[np.ndarray, " latent"]
+
+
+class SeriesGradient(NamedTuple):
+    """The gradient in everything a series is given; the start's where there is one."""
+
+    components: list[ComponentGradient]
+    weights: Float[np.ndarray, "place bottleneck"]
+    value: Float[np.ndarray, " row"]
+    precision: Float[np.ndarray, " row"]
+    start: Side | None
+
+
+class End(NamedTuple):
+    """One end of a series: its filter, and after the way back lam, Lam and the gradient in its own (maybe reversed) terms."""
+
+    filter: Filter
+    reversed: bool
+    adjoint: Side
+    gradient: Gradient
+
+
+def split_point(problem: Problem, threads: int) -> int | None:
+    """The time at which two ends would meet, with equal work on both sides; None where one end is better."""
+    if threads < 2 or not problem.reversible or problem.num_times < 4:
+        return None
+    size = problem.size
+    work = flops_per_step(problem.layout.counts, size, problem.num_bottleneck)
+    meeting = 20.0 * size**3
+    if work.sum() < SECONDS_FOR_TWO * FLOPS_PER_SECOND + 2 * meeting:
+        return None
+    if not well_conditioned([part.initial for part in problem.components]):
+        return None
+    split = int(np.searchsorted(np.cumsum(work), work.sum() / 2))
+    return min(max(split, 1), problem.num_times - 1)
+
+
+def make_end(
+    problem: Problem, split: int, turned_around: bool, queries: Layout | None, asked: Asked, stop: threading.Event
+) -> End:
+    """The end before `split`, or the one after it, ready to run."""
+    if turned_around:
+        sweep, times = reverse_sweep(problem, split, queries), np.arange(problem.num_times - 1, split - 1, -1)
+    else:
+        sweep, times = forward_sweep(problem, split, queries), np.arange(split)
+    if problem.start_mean is None or problem.start_covariance is None:
+        mean, covariance = np.zeros(problem.size), problem.initial_covariance()
+    else:
+        mean, covariance = problem.start_mean, problem.start_covariance.reshape(-1)
+    observed = problem.observed
+    gradient = Gradient(
+        np.zeros_like(sweep.transition),
+        np.zeros_like(sweep.process_noise),
+        np.zeros_like(observed.weights),
+        np.zeros_like(observed.value),
+        np.zeros_like(observed.precision),
+    )
+    adjoint = Side(np.zeros(problem.size), np.zeros((problem.size, problem.size)))
+    return End(Filter(problem, sweep, mean, covariance, asked, stop, times), turned_around, adjoint, gradient)
+
+
+def run_ends(ends: list[End], work: Callable[[End], None], stop: threading.Event) -> None:
+    if len(ends) == 1:
+        work(ends[0])
+    else:
+        run_both(lambda: work(ends[0]), lambda: work(ends[1]), stop)
+
+
+def blas_held(problem: Problem, num_ends: int, threads: int) -> contextlib.AbstractContextManager:
+    """BLAS threads of its own only where one end has large matrices and threads to spare."""
+    alone = num_ends == 1 and threads > 1 and problem.num_bottleneck >= BOTTLENECK_FOR_BLAS_THREADS
+    return contextlib.nullcontext() if alone else single_blas_thread()
+
+
+def filter_ends(
+    problem: Problem, threads: int, work: Callable[[End], None], queries: Layout | None, asked: Asked
+) -> tuple[list[End], Meeting | None, float, threading.Event]:
+    """Run `work` forward from both ends if possible, else from the start: the ends, where they met, the log normaliser."""
+    stop = threading.Event()
+    split = split_point(problem, threads)
+    if split is not None:
+        ends = [make_end(problem, split, turned, queries, asked, stop) for turned in (False, True)]
+        with blas_held(problem, 2, threads):
+            run_ends(ends, work, stop)
+        square = (problem.size, problem.size)
+        meeting = meet(
+            *(Side(end.filter.mean, end.filter.covariance.reshape(square)) for end in ends),
+            [part.initial for part in problem.components],
+            [part.num_pseudo for part in problem.components],
+        )
+        if meeting is not None:
+            return ends, meeting, meeting.log_factor + sum(end.filter.log_normaliser for end in ends), stop
+    ends = [make_end(problem, problem.num_times, False, queries, asked, stop)]
+    with blas_held(problem, 1, threads):
+        run_ends(ends, work, stop)
+    return ends, None, ends[0].filter.log_normaliser, stop
+
+
+def log_normaliser(problem: Problem, threads: int) -> float:
+    """The value alone."""
+    return filter_ends(problem, threads, lambda end: end.filter.run(), None, make_asked(problem, None))[2]
+
+
+def there_and_back(
+    problem: Problem, threads: int, queries: Layout | None, asked: Asked
+) -> tuple[list[End], Meeting | None, float]:
+    """Forward and backward sweeps; queries, if any, are answered on the way back."""
+
+    def forward(end: End) -> None:
+        share = end.filter.num_steps / problem.num_times
+        end.filter.run_keeping(int(share * MEMORY_BUDGET))
+
+    def backward(end: End) -> None:
+        end.filter.run_back(end.adjoint.vector, end.adjoint.matrix.reshape(-1), end.gradient, queries is not None)
+
+    ends, meeting, total, stop = filter_ends(problem, threads, forward, queries, asked)
+    if meeting is not None:
+        for end, side in zip(ends, (meeting.left, meeting.right), strict=True):
+            end.adjoint.vector[:] = side.vector
+            end.adjoint.matrix[:] = side.matrix
+    with blas_held(problem, len(ends), threads):
+        run_ends(ends, backward, stop)
+    return ends, meeting, total
+
+
+def filter_answers(problem: Problem, queries: Layout, asked: Asked) -> None:
+    """Answer the queries by what was seen up to each."""
+    end = make_end(problem, problem.num_times, False, queries, asked, threading.Event())
+    with single_blas_thread():
+        end.filter.run(answer=True)
+
+
+def last_state(problem: Problem) -> tuple[Side, float]:
+    """The state at the last time given everything, and the log normaliser."""
+    end = make_end(problem, problem.num_times, False, None, make_asked(problem, None), threading.Event())
+    with single_blas_thread():
+        end.filter.run()
+    square = (problem.size, problem.size)
+    return Side(end.filter.mean, end.filter.covariance.reshape(square)), end.filter.log_normaliser
+
+
+def value_and_gradient(problem: Problem, threads: int) -> tuple[float, SeriesGradient]:
+    """The log normaliser and its gradient."""
+    ends, meeting, total = there_and_back(problem, threads, None, make_asked(problem, None))
+    components = []
+    for number, part in enumerate(problem.components):
+        components.append(component_gradient(problem, number, part, ends, meeting))
+    start = None
+    if problem.start_mean is not None:
+        pulled, adjoint = ends[0].adjoint
+        start = Side(pulled, (np.outer(pulled, pulled) - adjoint) / 2)
+    weights = sum(end.gradient.weights for end in ends).reshape(-1, problem.num_bottleneck)
+    # Each row belongs to one end, and the other end has zeros there.
+    values = sum(end.gradient.value for end in ends)
+    precisions = sum(end.gradient.precision for end in ends)
+    return total, SeriesGradient(components, weights, values, precisions, start)
+
+
+def component_gradient(
+    problem: Problem, number: int, part: Component, ends: list[End], meeting: Meeting | None
+) -> ComponentGradient:
+    """The ends' gradients in one component's chain, put together and turned back in time where needed.
+
+    The readout's follows from the others: a change of basis K of the latent dimensions changes nothing, so that
+    readout (x) d readout = sum over steps of (dA A' - A' dA + 2 dQ Q) + 2 dPi Pi, whatever the data.
+    """
+    latent, count = len(part.readout), part.num_pseudo
+    state, matrix = problem.structure.state[number], problem.structure.matrix[number]
+    span = slice(state, state + latent * count)
+    block = slice(matrix, matrix + latent * latent)
+
+    transition, process_noise = np.zeros_like(part.transition), np.zeros_like(part.process_noise)
+    initial, basis = np.zeros((latent, latent)), np.zeros((latent, latent))
+    for end in ends:
+        a, q = (
+            getattr(end.filter.sweep, name)[:, block].reshape(-1, latent, latent)
+            for name in ("transition", "process_noise")
+        )
+        da, dq = (
+            getattr(end.gradient, name)[:, block].reshape(-1, latent, latent)
+            for name in ("transition", "process_noise")
+        )
+        basis += np.einsum("sde,sfe->df", da, a) - np.einsum("sed,sef->df", a, da) + 2 * np.einsum("sde,sef->df", dq, q)
+        signs = part.signs if end.reversed else 1.0
+        transition += da * signs
+        process_noise += dq * signs
+
+        pulled = end.adjoint.vector[span].reshape(latent, count)
+        adjoint = end.adjoint.matrix[span]
+        of_start = adjoint.reshape(latent, count, -1)[:, :, span].reshape(latent, count, latent, count)
+        information = pulled @ pulled.T - np.einsum("dmem->de", of_start)
+        if problem.start_mean is None:
+            carried = information @ part.initial
+            initial += information / 2
+        else:
+            mean, covariance = end.filter.start_mean, end.filter.start_covariance.reshape(problem.size, -1)
+            moved = (end.adjoint.vector @ covariance[:, span] + mean[span]).reshape(latent, count)
+            columns = covariance[:, span].reshape(-1, latent, count)
+            rows = adjoint.reshape(latent, count, -1)
+            carried = pulled @ moved.T - np.einsum("dmj,jem->de", rows, columns, optimize=True)
+        basis += carried
+        if not end.reversed:
+            # The step to the first time has length zero: an identity and no noise, but with a gradient like any other.
+            transition[problem.step_number[0]] += carried
+            process_noise[problem.step_number[0]] += information / 2
+    if meeting is not None:
+        initial += meeting.initial[number]
+        basis += 2 * meeting.initial[number] @ part.initial
+    scale = np.square(part.readout) * np.maximum(np.diagonal(part.initial), np.finfo(np.float64).tiny)
+    if not scale.any():
+        # The sign of a component does not matter, so where its readout is zero so is the gradient.
+        return ComponentGradient(transition, process_noise, initial, np.zeros(latent))
+    share = np.divide(scale, part.readout, out=np.zeros(latent), where=part.readout != 0) / scale.sum()
+    return ComponentGradient(transition, process_noise, initial, share @ basis)

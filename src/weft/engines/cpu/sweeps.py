@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: MIT
+"""Forward and backward sweeps over a series, or a half of it, in bounded memory and in slices that can be interrupted."""
+
+import threading
+
+import numpy as np
+
+from weft.engines.cpu.adjoint import Gradient
+from weft.engines.cpu.blas import ROUTINES
+from weft.engines.cpu.blocks import Structure
+from weft.engines.cpu.compiled import kernels
+from weft.engines.cpu.filter import Asked, Kept, Sweep, Work
+from weft.engines.cpu.problem import FilterFailure, Problem
+from weft.engines.cpu.threads import Stopped
+
+# Memory for kept steps of a whole series; a longer series is filtered twice instead (its segments again on the way back).
+MEMORY_BUDGET = 256 * 2**20
+# Between two slices Python looks for Ctrl-C.
+SECONDS_PER_SLICE = 0.1
+# A low guess of the speed of the kernels, for the length of a slice and for whether a second thread pays.
+FLOPS_PER_SECOND = 5e9
+
+
+def flops_per_step(num_rows: np.ndarray, size: int, num_bottleneck: int) -> np.ndarray:
+    """Rough work of one forward and one backward step at times with so many rows."""
+    rank = np.minimum(num_rows, num_bottleneck)
+    latent = size / num_bottleneck
+    moving = (8 * latent + 6) * size**2
+    return moving + 3 * rank * size**2 + 8 * rank * num_bottleneck * size + 4 * num_rows * num_bottleneck**2 + 5e3
+
+
+def make_work(structure: Structure) -> Work:
+    size = int(structure.latent @ structure.pseudo)
+    bottleneck = int(structure.pseudo.sum())
+    chunk = max(bottleneck, 64)
+    shapes = {
+        "half": bottleneck * size,
+        "prior": bottleneck**2,
+        "centre": bottleneck,
+        "gathered": chunk * bottleneck,
+        "residual": chunk,
+        "observe": bottleneck**2,
+        "innovation": bottleneck,
+        "gram": bottleneck**2,
+        "stack": (bottleneck + chunk) * (bottleneck + 1),
+        "scales": bottleneck + 1,
+        "lapack": 32 * (bottleneck + 1),
+        "cross": bottleneck * size,
+        "other": bottleneck * size,
+        "spread": chunk * bottleneck,
+        "inner": bottleneck**2,
+        "second": bottleneck**2,
+        "mixed": int(structure.latent.max()) * size,
+        "state": size,
+        "spare": size,
+        "vector": bottleneck,
+    }
+    return Work(**{name: np.zeros(length) for name, length in shapes.items()}, info=np.zeros(1, dtype=np.int32))
+
+
+def make_kept(count: int, size: int, num_bottleneck: int, most_rank: int) -> Kept:
+    return Kept(
+        np.empty(count * size * size),
+        np.empty(count * size),
+        np.empty(count * most_rank * num_bottleneck),
+        np.empty(count * num_bottleneck),
+        np.empty(count, dtype=np.int64),
+    )
+
+
+def segment_length(count: int, size: int, num_bottleneck: int, most_rank: int, budget: int) -> int:
+    """The longest segment whose kept steps, with one checkpoint a segment, fit the budget; about sqrt(count) if none does."""
+    step = 8 * (size * size + size + most_rank * num_bottleneck + num_bottleneck + 1)
+    checkpoint = 8 * (size * size + size)
+    if count * step + checkpoint <= budget:
+        return count
+    # length * step + (count / length + 1) * checkpoint = budget, the larger root.
+    room = budget - checkpoint
+    discriminant = room**2 - 4 * step * checkpoint * count
+    smallest_memory = int(np.ceil(np.sqrt(count * checkpoint / step)))
+    if room <= 0 or discriminant < 0:
+        return smallest_memory
+    return max(int((room + np.sqrt(discriminant)) / (2 * step)), smallest_memory, 1)
+
+
+class Filter:
+    """A filter over one sweep: mean and covariance so far, and what is kept for the way back."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        sweep: Sweep,
+        mean: np.ndarray,
+        covariance: np.ndarray,
+        asked: Asked,
+        stop: threading.Event,
+        times: np.ndarray,
+    ):
+        self.problem, self.sweep, self.asked, self.stop, self.times = problem, sweep, asked, stop, times
+        self.mean, self.covariance = mean.copy(), covariance.copy()
+        self.start_mean, self.start_covariance = mean, covariance
+        self.work = make_work(problem.structure)
+        self.log_normaliser = 0.0
+        self.num_steps = len(sweep.step)
+        counts = sweep.row_stop - sweep.row_start + sweep.query_stop - sweep.query_start
+        self._flops = np.concatenate([[0.0], np.cumsum(flops_per_step(counts, problem.size, problem.num_bottleneck))])
+        self._most_rank = int(min(counts.max(initial=0), problem.num_bottleneck))
+        self._kept = make_kept(0, 1, 1, 1)
+        self._checkpoints: list[tuple[int, np.ndarray, np.ndarray]] = []
+
+    def _slices(self, first: int, last: int) -> list[tuple[int, int]]:
+        """first to last in pieces of about SECONDS_PER_SLICE."""
+        whole = self._flops[last] - self._flops[first]
+        pieces = max(1, int(whole / (FLOPS_PER_SECOND * SECONDS_PER_SLICE)))
+        inner = np.searchsorted(self._flops, self._flops[first] + whole * np.arange(1, pieces) / pieces)
+        edges = np.unique(np.clip(np.concatenate([[first], inner, [last]]), first, last))
+        return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+
+    def _forward(self, first: int, last: int, keep: bool, base: int, answer: bool) -> float:
+        total = 0.0
+        for begin, end in self._slices(first, last):
+            if self.stop.is_set():
+                raise Stopped
+            share, broken = kernels().forward(
+                ROUTINES,
+                self.problem.structure,
+                self.sweep,
+                self.problem.observed,
+                self.work,
+                begin,
+                end,
+                keep,
+                base,
+                self._kept,
+                self.mean,
+                self.covariance,
+                answer,
+                self.asked,
+            )
+            if broken >= 0:
+                raise breakdown(self.problem, int(self.times[broken]))
+            total += share
+        return total
+
+    def run(self, answer: bool = False) -> None:
+        """The value alone (and filtered answers, with `answer`)."""
+        self.log_normaliser = self._forward(0, self.num_steps, False, 0, answer)
+
+    def run_keeping(self, budget: int) -> None:
+        """The value, keeping what the way back needs: a checkpoint a segment, and every step of the last segment."""
+        size, bottleneck = self.problem.size, self.problem.num_bottleneck
+        length = segment_length(self.num_steps, size, bottleneck, self._most_rank, budget)
+        # The odd piece comes first, so that the last segment, which is kept as it is met, is a long one.
+        edges = [0, *range(self.num_steps - (self.num_steps - 1) // length * length, self.num_steps + 1, length)]
+        self._kept = make_kept(min(length, self.num_steps), size, bottleneck, self._most_rank)
+        for first, last in zip(edges[:-1], edges[1:], strict=True):
+            final = last == self.num_steps
+            if not final:
+                self._checkpoints.append((first, self.mean.copy(), self.covariance.copy()))
+            else:
+                self._checkpoints.append((first, self.mean[:0], self.covariance[:0]))
+            self.log_normaliser += self._forward(first, last, final, first, False)
+
+    def run_back(self, pulled: np.ndarray, adjoint: np.ndarray, gradient: Gradient, answer: bool = False) -> None:
+        """Sweep back from lam and Lam after the last step (changed in place) to the first."""
+        last = self.num_steps
+        while self._checkpoints:
+            first, mean, covariance = self._checkpoints.pop()
+            if last < self.num_steps:
+                self.mean, self.covariance = mean, covariance
+                self._forward(first, last, True, first, False)
+            for begin, end in reversed(self._slices(first, last)):
+                if self.stop.is_set():
+                    raise Stopped
+                kernels().backward(
+                    ROUTINES,
+                    self.problem.structure,
+                    self.sweep,
+                    self.problem.observed,
+                    self.work,
+                    begin,
+                    end,
+                    first,
+                    self._kept,
+                    pulled,
+                    adjoint,
+                    gradient,
+                    answer,
+                    self.asked,
+                )
+            last = first
+        self._kept = make_kept(0, 1, 1, 1)
+
+
+def breakdown(problem: Problem, time: int) -> FilterFailure:
+    """Why the filter could not go on at a time."""
+    first, last = problem.layout.offsets[time], problem.layout.offsets[time + 1]
+    precision = problem.observed.precision[first:last]
+    return FilterFailure(
+        f"the filter broke down at time step {time} of {problem.num_times} ({last - first} rows, precisions up to "
+        f"{precision.max(initial=0.0):.3g}): the covariance there is no longer positive or finite; likely causes are a noise variance "
+        "too small for the signal, a process noise that is not positive semi-definite, or parameters that overflow"
+    )

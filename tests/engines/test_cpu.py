@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: MIT
+"""The cpu engine against the dense joint Gaussian: values, gradients, answers."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from tests.engines import chains
+from tests.oracles import chain as oracle
+from weft.data.layout import Layout
+from weft.engines import cpu
+from weft.engines.cpu import ends, problem, series, sweeps
+from weft.state_space.chain import Queries
+
+
+@pytest.fixture
+def both_ends(monkeypatch):
+    """However small the series, start from both ends if it can be turned around."""
+    monkeypatch.setattr(series, "SECONDS_FOR_TWO", -1e3)
+
+
+def gradient(dense, threads):
+    """The gradient in (chain, weights, rows), as NumPy."""
+    arguments = jax.tree.map(jnp.asarray, chains.for_engine(dense))
+    return jax.grad(lambda a: cpu.log_normaliser(*a, threads=threads), allow_int=True)(arguments)
+
+
+def symmetric(array):
+    return (array + np.swapaxes(array, -1, -2)) / 2
+
+
+def assert_gradient(dense, threads=1, rtol=1e-8):
+    of_chain, of_weights, of_rows = gradient(dense, threads)
+    for number, part in enumerate(of_chain.components):
+        for name in ("transition", "process_noise", "initial", "readout"):
+            expected = oracle.gradient_in(dense, name, number)
+            if name in ("process_noise", "initial"):
+                expected = symmetric(expected)
+            found = np.asarray(getattr(part, name))
+            assert_allclose(
+                found, expected, rtol=rtol, atol=rtol * np.abs(expected).max(initial=0), err_msg=f"{name} of {number}"
+            )
+    for name, found in (("weights", of_weights), ("value", of_rows.value), ("precision", of_rows.precision)):
+        expected = oracle.gradient_in(dense, name)
+        assert_allclose(found, expected, rtol=rtol, atol=rtol * np.abs(expected).max(initial=0), err_msg=name)
+
+
+def test_value_and_every_gradient_equal_dense():
+    dense = chains.ragged()
+    assert_allclose(cpu.log_normaliser(*chains.for_engine(dense)), oracle.log_normaliser(dense), rtol=1e-10)
+    assert_gradient(dense)
+
+
+def test_short_segments_are_filtered_again_to_the_same_gradient(monkeypatch):
+    """With no memory to keep anything, checkpoints and recomputed segments give the very same numbers."""
+    dense = chains.ragged(4)
+    whole = gradient(dense, 1)
+    monkeypatch.setattr(series, "MEMORY_BUDGET", 0)
+    for one, other in zip(jax.tree.leaves(gradient(dense, 1)), jax.tree.leaves(whole), strict=True):
+        assert one.dtype == other.dtype
+        if one.dtype != jax.dtypes.float0:
+            assert_allclose(one, other, rtol=1e-14)
+
+
+def test_slices_do_not_change_the_numbers(monkeypatch):
+    dense = chains.ragged(5)
+    whole = gradient(dense, 1)
+    monkeypatch.setattr(sweeps, "SECONDS_PER_SLICE", 1e-9)
+    assert_allclose(gradient(dense, 1)[1], whole[1], rtol=1e-14)
+
+
+@pytest.mark.parametrize("shape", ["one place", "one pseudo-point", "no rows", "one time"])
+def test_corners(shape):
+    rng = np.random.default_rng(7)
+    dense = {
+        "one place": lambda: chains.with_rows(rng, [chains.random_part(rng, 2, 3, 2)], [5, 1, 0, 2], 1),
+        "one pseudo-point": lambda: chains.with_rows(rng, [chains.random_part(rng, 4, 1, 3)], [5, 1, 0, 2], 3),
+        "no rows": lambda: chains.with_rows(rng, [chains.random_part(rng, 2, 3, 2)], [0, 0, 0], 2),
+        "one time": lambda: chains.with_rows(rng, [chains.random_part(rng, 2, 3, 2)], [4], 2),
+    }[shape]()
+    assert_allclose(cpu.log_normaliser(*chains.for_engine(dense)), oracle.log_normaliser(dense), rtol=1e-10, atol=1e-12)
+    assert_gradient(dense)
+
+
+@pytest.mark.parametrize("precision", [1e-6, 1e2, 1e6, 1e10])
+def test_many_rows_at_few_places(precision):
+    """Rank-deficient rows, more of them than the bottleneck: precise ones must be rotated, not squared."""
+    rng = np.random.default_rng(8)
+    parts = [chains.random_part(rng, 2, 3, 2), chains.random_part(rng, 1, 4, 2)]
+    dense = chains.with_rows(rng, parts, [12, 3, 22], 4, precision=(0.5 * precision, 2 * precision))
+    found = cpu.log_normaliser(*chains.for_engine(dense))
+    # A covariance has an error of 1e-16 of the prior's, which is a share 1e-16 * precision of the noise.
+    assert_allclose(found, oracle.log_normaliser_in_many_digits(dense), rtol=max(1e-11, 1e-16 * precision))
+
+
+def test_both_ends_give_the_same_value_and_gradient_along_parameters(both_ends):
+    """Matrix by matrix the gradient is that of another function; along the kernels' parameters it is the same."""
+    at = np.array([2.0, 0.7, 1.3, 0.6])
+    dense = chains.stationary()
+    assert series.split_point(problem.make_problem(*chains.for_engine(dense)), 2) is not None
+    assert_allclose(cpu.log_normaliser(*chains.for_engine(dense), threads=2), oracle.log_normaliser(dense), rtol=1e-11)
+    found, alone = gradient(dense, 2), gradient(dense, 1)
+    for direction in range(4):
+        moved = at.astype(complex)
+        moved[direction] += 1e-30j
+        parts = chains.stationary(lengthscales=moved[:2], variances=moved[2:]).parts
+        expected = oracle.log_normaliser(dataclasses.replace(dense, parts=parts)).imag / 1e-30
+        total = sum(
+            np.sum(np.asarray(getattr(of_part, name)) * getattr(part, name).imag / 1e-30)
+            for part, of_part in zip(parts, found[0].components, strict=True)
+            for name in ("transition", "process_noise", "initial", "readout")
+        )
+        assert_allclose(total, expected, rtol=1e-9)
+    assert_allclose(found[1], alone[1], rtol=1e-9, atol=1e-12)
+    assert_allclose(found[2].value, alone[2].value, rtol=1e-9, atol=1e-12)
+    assert_allclose(found[2].precision, alone[2].precision, rtol=1e-9, atol=1e-12)
+
+
+def test_ends_that_would_lose_digits_do_not_meet(both_ends, monkeypatch):
+    """A component that never changes, seen very often from both sides: one end takes over, and the value stays right."""
+    rng = np.random.default_rng(9)
+    steps = np.array([0.0, 1.0])
+    constant = chains.matern(0, 1e9, steps, 2)
+    dense = chains.with_rows(rng, [constant], [6] * 12, 5, precision=(1e4, 1e5), step_number=np.array([0] + [1] * 11))
+    meetings = []
+    monkeypatch.setattr(series, "meet", lambda *sides: meetings.append(ends.meet(*sides)))
+    found = cpu.log_normaliser(*chains.for_engine(dense), threads=2)
+    monkeypatch.undo()
+    assert meetings == [None]
+    assert_allclose(found, oracle.log_normaliser(dense), rtol=1e-9)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("filtered", [False, True])
+def test_moments_equal_dense(both_ends, threads, filtered):
+    rng = np.random.default_rng(3)
+    dense = chains.stationary()
+    counts = [1, 0, 2, 0, 9, 3, 0, 1, 0, 2]
+    offsets, place, weights = np.concatenate([[0], np.cumsum(counts)]), rng.integers(0, 4, 18), rng.normal(size=(4, 5))
+    found = cpu.moments(
+        *chains.for_engine(dense), Queries(Layout(offsets), place, weights), filtered=filtered, threads=threads
+    )
+    mean, variance, total = oracle.answers(dense, offsets, place, weights, filtered)
+    assert_allclose(found.mean, mean, rtol=1e-9, atol=1e-12)
+    assert_allclose(found.variance, variance, rtol=1e-9)
+    assert_allclose(found.total_variance, total, rtol=1e-9)
+
+
+def test_a_series_goes_on_from_its_last_state():
+    """Filter the first part, carry its last state over the next step, start the second part there: the shares add up."""
+    dense = chains.ragged(11)
+    cut = 5
+    row = dense.offsets[cut]
+    first = dataclasses.replace(
+        dense,
+        step_number=dense.step_number[:cut],
+        offsets=dense.offsets[: cut + 1],
+        place=dense.place[:row],
+        value=dense.value[:row],
+        precision=dense.precision[:row],
+    )
+    state, share = cpu.last_state(*chains.for_engine(first))
+    move, noise = (
+        oracle.block_diagonal(
+            [np.kron(getattr(part, name)[dense.step_number[cut]], np.eye(part.num_pseudo)) for part in dense.parts]
+        )
+        for name in ("transition", "process_noise")
+    )
+    start = (move @ state.mean, move @ state.covariance @ move.T + noise)
+    second = dataclasses.replace(
+        dense,
+        step_number=np.concatenate([[0], dense.step_number[cut + 1 :]]),
+        offsets=dense.offsets[cut:] - row,
+        place=dense.place[row:],
+        value=dense.value[row:],
+        precision=dense.precision[row:],
+        start=start,
+    )
+    rest = cpu.log_normaliser(*chains.for_engine(second))
+    assert_allclose(share + rest, oracle.log_normaliser(dense), rtol=1e-11)
+    assert_allclose(rest, oracle.log_normaliser(second), rtol=1e-10)
+    assert_gradient(second)
