@@ -7,7 +7,7 @@ before they become floating point, so a time gives the same bits whether it came
 
 import dataclasses
 import re
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from jaxtyping import Float
@@ -69,7 +69,7 @@ class Clock:
     resolution: str = "us"
     time_zone: str | None = None
     text_format: str | None = None
-    time_step: str | float | None = None
+    time_step: str | float | int | None = None
 
     def numbers(self, column: "pd.Series", name: str = "time") -> Float[np.ndarray, " row"]:
         """The column's times as float64 in `unit`, put on the step if there is one; missing ones are refused by row."""
@@ -78,7 +78,7 @@ class Clock:
     def restore(self, times: Float[np.ndarray, " row"]) -> "pd.Series":
         """Numbers back as a column of the type that was learned.
 
-        Exact for whole numbers of microseconds within 285 years of the origin; float64 holds no more.
+        Exact for whole microseconds within 142 years (2^52 microseconds) of the origin; float64 holds no more.
         """
         import pandas as pd
 
@@ -115,7 +115,7 @@ class Clock:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, record: dict[str, Any]) -> Self:
+    def from_json(cls, record: dict[str, Any]) -> "Clock":
         return cls(**record)
 
     def _numbers(self, column: "pd.Series", name: str, *, binned: bool) -> Float[np.ndarray, " row"]:
@@ -146,8 +146,8 @@ class Clock:
         rounded = np.rint((times - whole) * ticks)
         # The last digits of a large number are rounding: 20,000 days are known to 300 ns only. Round those away.
         grain = float(np.spacing(np.max(np.abs(times), initial=0.0))) * ticks
-        if grain > 0.25:
-            decade = 10 ** int(np.ceil(np.log10(2 * grain)))
+        if 1.1 * grain > 1:
+            decade = 10 ** int(np.ceil(np.log10(1.1 * grain)))
             rounded = np.rint(rounded / decade) * decade
         offset = whole.astype(np.int64) * ticks + rounded.astype(np.int64)
         return np.datetime64(self.origin, "s").astype(f"datetime64[{self.resolution}]") + offset.astype(
@@ -160,7 +160,7 @@ def learn_clock(
     name: str = "time",
     *,
     unit: str | None = None,
-    time_step: str | float | None = None,
+    time_step: str | float | int | None = None,
     text_format: str | None = None,
 ) -> Clock:
     """The clock of a column of times: datetimes, dates, text or numbers.
@@ -193,7 +193,7 @@ def learn_clock(
     )
 
 
-def read_time_step(step: str | float) -> tuple[int, str]:
+def read_time_step(step: str | float | int) -> tuple[int, str]:
     """A step such as "1D", "6h" or "15min" as a count and a unit."""
     match = re.fullmatch(r"\s*(\d*)\s*([A-Za-z]+)\s*", step) if isinstance(step, str) else None
     unit = None if match is None else _STEP_UNITS.get(match[2].lower())
@@ -202,7 +202,7 @@ def read_time_step(step: str | float) -> tuple[int, str]:
     return int(match[1] or 1), unit
 
 
-def step_in_words(seconds: float) -> str:
+def step_in_words(seconds: float | int) -> str:
     """A length of time in the largest unit that fits: "1 day", "6 hours", "2.5 minutes"."""
     names = [name for name in UNIT_SECONDS if seconds >= UNIT_SECONDS[name] * (1 - 1e-9)] or ["seconds"]
     unit = names[-1] if seconds % 7 == 0 or names[-1] != "weeks" else "days"

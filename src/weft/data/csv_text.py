@@ -59,7 +59,11 @@ def write_csv(pieces: Iterable["pa.Table"], path: pathlib.Path, *, compressed: b
     from pyarrow import csv as arrow_csv
 
     names: Sequence[str] | None = None
-    with pa.output_stream(str(path), compression="gzip" if compressed else None) as stream:
+    # The file is opened apart from its compression, so that it is closed even if the last compressed bytes do not fit.
+    with (
+        pa.OSFile(str(path), "wb") as file,
+        pa.output_stream(file, compression="gzip" if compressed else None) as stream,
+    ):
         for piece in pieces:
             if names is None:
                 names = piece.column_names

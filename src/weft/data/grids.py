@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Datasets written to NetCDF and Zarr in chunks, one piece after another along their first dimension."""
 
+import os
 import pathlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["write_netcdf", "write_zarr"]
 
 _EPOCH = "1970-01-01"
+# What HDF5 may need beyond the values: headers, indices of chunks, chunks filled in part.
+_OVERHEAD_BYTES = 131_072
+_OVERHEAD_SHARE = 0.02
 
 
 def write_netcdf(pieces: Iterable["xr.Dataset"], path: pathlib.Path, chunk_values: int) -> None:
@@ -25,6 +29,7 @@ def write_netcdf(pieces: Iterable["xr.Dataset"], path: pathlib.Path, chunk_value
     second = next(remaining, None)
     encoding = _encoding(first, chunk_values, "chunksizes")
     unlimited = [along] if second is not None and along is not None else []
+    _reserve(path, first)
     first.to_netcdf(path, engine="h5netcdf", encoding=encoding, unlimited_dims=unlimited)
     if second is None:
         return
@@ -33,6 +38,7 @@ def write_netcdf(pieces: Iterable["xr.Dataset"], path: pathlib.Path, chunk_value
     with h5netcdf.File(path, "a") as file:
         for piece in _chain(second, remaining):
             _check_alike(first, piece, along)
+            _reserve(path, piece)
             start = file.dimensions[along].size
             stop = start + piece.sizes[along]
             file.resize_dimension(along, stop)
@@ -56,6 +62,25 @@ def write_zarr(pieces: Iterable["xr.Dataset"], path: pathlib.Path, chunk_values:
         # Zarr checks what does not grow against what is there; it is there already.
         grown = piece.drop_vars([name for name in piece.variables if along not in piece[name].dims])
         grown.to_zarr(path, append_dim=along, consolidated=False)
+
+
+def _reserve(path: pathlib.Path, dataset: "xr.Dataset") -> None:
+    """Raise the system's own error unless the disk has room for `dataset`: HDF5 ends the process when it finds none."""
+    needed = sum(_stored_bytes(variable) for variable in dataset.variables.values())
+    trial = path.with_name(f"{path.name}.room")
+    handle = os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        os.posix_fallocate(handle, 0, int(needed * (1 + _OVERHEAD_SHARE)) + _OVERHEAD_BYTES)
+    finally:
+        os.close(handle)
+        os.unlink(trial)
+
+
+def _stored_bytes(variable: Any) -> int:
+    if variable.dtype.kind in "OTU":
+        # A reference of 16 bytes and the text, in a heap of its own.
+        return sum(32 + 4 * len(str(text)) for text in variable.to_numpy().ravel())
+    return int(variable.size) * max(int(variable.dtype.itemsize), 1)
 
 
 def _first(pieces: Iterator["xr.Dataset"]) -> "xr.Dataset":

@@ -11,7 +11,7 @@ antimeridian nor a weak spot at the poles.
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
@@ -178,7 +178,7 @@ class Scaling:
         }
 
     @classmethod
-    def from_json(cls, record: dict[str, Any]) -> Self:
+    def from_json(cls, record: dict[str, Any]) -> "Scaling":
         geography = None if record["geography"] is None else Geography(**record["geography"])
         return cls(tuple(record["columns"]), geography, dict(record["centres"]), dict(record["scales"]))
 
@@ -224,7 +224,7 @@ class TargetScaling:
         return {"transform": self.transform.name, "centre": self.centre, "scale": self.scale}
 
     @classmethod
-    def from_json(cls, record: dict[str, Any]) -> Self:
+    def from_json(cls, record: dict[str, Any]) -> "TargetScaling":
         return cls(transform_named(record["transform"]), float(record["centre"]), float(record["scale"]))
 
     def _unscaled(

@@ -189,7 +189,8 @@ class GridTable(Table):
             new[name] = (self.dims, np.asarray(values).reshape(self.shape))
         # Coordinates along other dimensions (a target's quantile axis, say) do not belong to these rows.
         coordinates = [name for name in self.dataset.coords if not set(self.dataset[name].dims) <= set(self.dims)]
-        return self.dataset.drop_vars(coordinates)[variables].assign(new)
+        unwanted = [name for name in self.dataset.data_vars if name not in variables]
+        return self.dataset.drop_vars([*coordinates, *unwanted]).assign(new)
 
 
 def numbers(column: "pd.Series", name: str) -> Float[np.ndarray, " row"]:
@@ -252,6 +253,10 @@ def _frame_table(data: Any) -> FrameTable:
         frame = nw.from_native(data, eager_only=True)
     except TypeError:
         frame = None
+    except nw.exceptions.DuplicateError as error:
+        raise ValueError(
+            f"two columns of the table have one name; rename one ({' '.join(str(error).split())})"
+        ) from error
     if frame is None or not (
         frame.implementation.is_pandas() or str(frame.implementation.value) in ("polars", "pyarrow")
     ):
@@ -259,9 +264,6 @@ def _frame_table(data: Any) -> FrameTable:
             f"a table must be a pandas, polars or pyarrow table or an xarray Dataset or DataArray; "
             f"this is a {type(data).__module__}.{type(data).__name__}"
         )
-    repeated = sorted({str(name) for name in frame.columns if list(frame.columns).count(name) > 1})
-    if repeated:
-        raise ValueError(f"the table has more than one column named {repeated[0]!r}; rename all but one")
     return FrameTable(frame)
 
 
