@@ -46,3 +46,18 @@ class Engine(Protocol):
         filtered: bool = False,
     ) -> Moments:
         """Moments at the queries given all rows; with `filtered`, given the rows up to and including each query's time."""
+
+    def means(
+        self,
+        chain: Chain,
+        weights: Float[Array, "place bottleneck"],
+        rows: Rows,
+        values: Float[AnyArray, "row draw"],
+        queries: Queries,
+    ) -> Float[AnyArray, "query draw"]:
+        """Posterior means of f at the queries for several sets of values of the same rows; `rows.value` is not used."""
+
+    def last_state(
+        self, chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows
+    ) -> tuple[State, Float[AnyArray, ""] | float]:
+        """The state at the last time given all rows, and their log normaliser."""

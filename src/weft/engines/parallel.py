@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from weft.arrays import AnyArray
 from weft.engines import scan
 from weft.engines.base import Moments
 from weft.engines.scan import Slot, Update
@@ -66,6 +67,28 @@ def moments(
     asked = queries.weights[jnp.asarray(queries.place)[schedule.queries]]
     answers = jax.vmap(lambda state, rows: scan.project(chain, state, rows))(bottleneck, asked)
     return scan.gather_answers(schedule, tuple(answer[None] for answer in answers))
+
+
+@eqx.filter_jit
+def means(
+    chain: Chain,
+    weights: Float[Array, "place bottleneck"],
+    rows: Rows,
+    values: Float[AnyArray, "row draw"],
+    queries: Queries,
+) -> Float[Array, "query draw"]:
+    """See `Engine`."""
+    return scan.means_through(moments, chain, weights, rows, values, queries)
+
+
+@eqx.filter_jit
+def last_state(
+    chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows
+) -> tuple[State, Float[Array, ""]]:
+    """See `Engine`."""
+    schedule = make_schedule(rows.layout, None, chain.num_bottleneck, False)
+    _, after, updates = run_filter(chain, read_slots(chain, weights, rows, schedule))
+    return jax.tree.map(lambda array: array[-1], after), jnp.sum(jax.vmap(scan.log_factor)(updates))
 
 
 def read_slots(chain: Chain, weights: Array, rows: Rows, schedule: Schedule) -> Slot:

@@ -5,6 +5,7 @@ Readable first; it is also the path to accelerators when the state is large. Not
 covariance: the only matrix factored is I + E P E', never smaller than the identity.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
@@ -14,6 +15,7 @@ import numpy as np
 from jax.scipy.linalg import block_diag, solve_triangular
 from jaxtyping import Array, Float, Int
 
+from weft.arrays import AnyArray
 from weft.engines.base import Moments
 from weft.engines.schedule import Schedule, make_schedule, segment_length
 from weft.state_space.chain import Chain, Queries, Rows, State
@@ -40,6 +42,13 @@ class Update(NamedTuple):
 @eqx.filter_jit
 def log_normaliser(chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows) -> Float[Array, ""]:
     """See `Engine`. Reverse mode recomputes each of ~sqrt(T) segments, so its memory is O(sqrt(T) state^2)."""
+    return run_forward(chain, weights, rows)[1]
+
+
+def run_forward(
+    chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows
+) -> tuple[State, Float[Array, ""]]:
+    """The filtered state after the last slot, and the log normaliser."""
     schedule = make_schedule(rows.layout, None, chain.num_bottleneck, True)
 
     def one(carry: tuple[State, Array], numbers: tuple[Array, Array]) -> tuple[tuple[State, Array], None]:
@@ -53,8 +62,9 @@ def log_normaliser(chain: Chain, weights: Float[Array, "place bottleneck"], rows
     def segment(carry: tuple[State, Array], numbers: tuple[Array, Array]) -> tuple[tuple[State, Array], None]:
         return jax.lax.scan(one, carry, numbers)
 
-    (_, total), _ = jax.lax.scan(segment, (initial_state(chain), jnp.zeros(())), in_segments(schedule, chain)[:2])
-    return total
+    start = initial_state(chain)
+    (state, total), _ = jax.lax.scan(segment, (start, jnp.zeros(())), in_segments(schedule, chain)[:2])
+    return state, total
 
 
 @eqx.filter_jit
@@ -111,6 +121,37 @@ def moments(
     return gather_answers(schedule, answers)
 
 
+@eqx.filter_jit
+def means(
+    chain: Chain,
+    weights: Float[Array, "place bottleneck"],
+    rows: Rows,
+    values: Float[AnyArray, "row draw"],
+    queries: Queries,
+) -> Float[Array, "query draw"]:
+    """See `Engine`."""
+    return means_through(moments, chain, weights, rows, values, queries)
+
+
+def means_through(
+    moments: Callable[..., Moments], chain: Chain, weights: Array, rows: Rows, values: AnyArray, queries: Queries
+) -> Float[Array, "query draw"]:
+    """Means draw by draw; covariances do not depend on values, so vmap runs them once."""
+
+    def of_draw(draw: Float[Array, " row"]) -> Float[Array, " query"]:
+        return jnp.sum(moments(chain, weights, Rows(rows.layout, rows.place, draw, rows.precision), queries).mean, axis=1)
+
+    return jax.vmap(of_draw, in_axes=1, out_axes=1)(jnp.asarray(values))
+
+
+@eqx.filter_jit
+def last_state(
+    chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows
+) -> tuple[State, Float[Array, ""]]:
+    """See `Engine`."""
+    return run_forward(chain, weights, rows)
+
+
 def in_segments(schedule: Schedule, chain: Chain) -> tuple[Array, Array, Array]:
     """Step, rows and queries of each slot, as [segment, slot, ...]."""
     length = segment_length(schedule.num_slots)
@@ -143,7 +184,7 @@ def read_slot(
 
 def initial_state(chain: Chain) -> State:
     if chain.start is not None:
-        return chain.start
+        return State(jnp.asarray(chain.start.mean), jnp.asarray(chain.start.covariance))
     covariance = block_diag(*(jnp.kron(part.initial, jnp.eye(part.num_pseudo)) for part in chain.components))
     return State(jnp.zeros(chain.num_state), covariance)
 

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: MIT
 """The evidence of a model and its approximations: exact, VFE, power EP, FITC, DTC."""
 
-import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from weft.arrays import require_float64
 from weft.data.observations import Observations
 from weft.engines.choose import choose_engine
+from weft.inference.sites import check_power, gaussian_sites, rows_of
 from weft.likelihoods import Gaussian
 from weft.model import Model
-from weft.state_space.chain import Rows
 from weft.state_space.prior import make_prior
 
 
@@ -24,39 +22,9 @@ def log_evidence(
     """
     require_float64()
     check_power(power)
-    prior = make_prior(model, data)
-    noise = noise_variance(model, data)
-    effective = noise + power * prior.unexplained
-    rows = gaussian_rows(data, effective)
-    total = choose_engine(engine).log_normaliser(prior.chain, prior.weights, rows)
-    total = total - jnp.sum(jnp.log(2 * jnp.pi * effective)) / 2
-    return total + charge(prior.unexplained, noise, power) if correction else total
-
-
-def charge(unexplained: Float[Array, " row"], noise: Float[Array, " row"], power: float) -> Float[Array, ""]:
-    """The term of the bound for what the pseudo-points leave unexplained (Bui, Yan & Turner 2017, eq. 21), and its limit at 0."""
-    if power == 0:
-        return -jnp.sum(unexplained / noise) / 2
-    return -(1 - power) / (2 * power) * jnp.sum(jnp.log1p(power * unexplained / noise))
-
-
-def gaussian_rows(data: Observations, variance: Float[Array, " row"]) -> Rows:
-    grouping = data.grouping
-    return Rows(
-        layout=grouping.layout,
-        place=np.asarray(grouping.place_of_row, dtype=np.int32),
-        value=data.values,
-        precision=1 / variance,
-    )
-
-
-def noise_variance(model: Model, data: Observations) -> Float[Array, " row"]:
-    """Variance of each row's noise: the likelihood's plus the row's own."""
     if not isinstance(model.likelihood, Gaussian):
         raise TypeError(f"this needs a Gaussian likelihood; the model's is {type(model.likelihood).__name__}")
-    return jnp.broadcast_to(model.likelihood.noise_variance(data.noise_variance), data.values.shape)
-
-
-def check_power(power: float) -> None:
-    if not 0.0 <= power <= 1.0:
-        raise ValueError(f"power must be between 0 (VFE) and 1 (FITC); it is {power}")
+    prior = make_prior(model, data)
+    sites = gaussian_sites(model, data, prior.unexplained, power=power, correction=correction)
+    normaliser = choose_engine(engine).log_normaliser(prior.chain, prior.weights, rows_of(data, sites))
+    return normaliser + sites.log_constant

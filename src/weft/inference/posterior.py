@@ -5,79 +5,130 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
-from scipy.stats import norm
+from jaxtyping import Float, Int
 
-from weft.arrays import ArrayLike, require_float64
-from weft.data.observations import Observations
+from weft.arrays import AnyArray, ArrayLike, require_float64
+from weft.data.layout import Layout
+from weft.data.observations import Observations, distinct_rows
 from weft.engines.choose import choose_engine
-from weft.inference.evidence import check_power, gaussian_rows, noise_variance
+from weft.inference import joint
+from weft.inference.approximate import find_sites
+from weft.inference.filtering import FilterRun, Kept, run_filter, starting
+from weft.inference.merge import concatenate_observations, merge_rows
+from weft.inference.prediction import Marginals, Prediction
 from weft.inference.queries import Question, blocks_of_rows, checked_rows
+from weft.inference.sites import check_power, gaussian_sites, rows_of
+from weft.likelihoods import Gaussian, RowExtras
 from weft.model import Model
-from weft.state_space.chain import Rows
+from weft.state_space.chain import Chain, Queries, Rows
 from weft.state_space.features import Basis
-from weft.state_space.prior import Prior, bases_of, make_prior
+from weft.state_space.prior import bases_of, chain_at, make_prior, num_pseudo
 
 
-class Marginals(NamedTuple):
-    """Mean and variance of f, or of one component of it, at each row asked about."""
+class OneStepAhead(NamedTuple):
+    """Each observed row as forecast from earlier times alone; `row` says where it stood in the data given."""
 
-    mean: Float[np.ndarray, " query"]
-    variance: Float[np.ndarray, " query"]
-
-    @property
-    def latent_variance(self) -> Float[np.ndarray, " query"]:
-        return self.variance
-
-
-class Prediction(NamedTuple):
-    """What an observation at each row would be: `variance` has the noise in it, `latent_variance` has not."""
-
-    mean: Float[np.ndarray, " query"]
-    latent_variance: Float[np.ndarray, " query"]
-    variance: Float[np.ndarray, " query"]
-
-    def quantile(self, probability: ArrayLike) -> Float[np.ndarray, "..."]:
-        """The value an observation stays below with this probability; one more axis at the end for several probabilities."""
-        probability = np.asarray(probability, dtype=np.float64)
-        if not np.all((probability > 0) & (probability < 1)):
-            raise ValueError(f"a quantile's probability must lie strictly between 0 and 1; it is {probability.tolist()}")
-        deviations = np.multiply.outer(np.sqrt(self.variance), norm.ppf(probability))
-        return np.reshape(self.mean, self.mean.shape + (1,) * probability.ndim) + deviations
+    row: Int[np.ndarray, " row"]
+    residual: Float[np.ndarray, " row"]
+    variance: Float[np.ndarray, " row"]
 
 
 def condition(model: Model, data: Observations, *, power: float = 0.0, engine: str = "auto") -> "Posterior":
     """The posterior of `model` given `data`; `power` as in `log_evidence`."""
     require_float64()
     check_power(power)
-    return Posterior(model, data, power=power, engine=engine)
+    prior = make_prior(model, data)
+    sites = find_sites(model, data, prior, power=power, engine=choose_engine(engine))
+    return Posterior(
+        model,
+        data.times,
+        rows_of(data, sites),
+        prior.weights,
+        exact_places=data.places if model.pseudo_points is None else None,
+        log_constant=float(sites.log_constant),
+        power=power,
+        engine=engine,
+        batches=(data,),
+    )
 
 
 class Posterior:
-    """Answers about f given data. Rows asked about may come in any order, repeat, and lie at any time and place."""
+    """Answers about f given data. Rows asked about may come in any order, repeat, and lie at any time and place.
 
-    def __init__(self, model: Model, data: Observations, *, power: float, engine: str):
+    It holds what answering needs and no more: the model, the times, a Gaussian site for each row, the weights of the distinct places,
+    and, of an exact model, the places themselves, which are its pseudo-points.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        times: Float[np.ndarray, " time"],
+        rows: Rows,
+        weights: Float[AnyArray, "place bottleneck"],
+        *,
+        exact_places: Float[np.ndarray, "place dim"] | None,
+        log_constant: float,
+        power: float,
+        engine: str,
+        batches: tuple[Observations, ...] = (),
+        kept: tuple[Kept, ...] = (),
+    ):
         self.model = model
-        self.data = data
+        self.times = times
+        self.rows = rows
+        self.weights = weights
+        self.exact_places = exact_places
+        self.log_constant = log_constant
         self.power = power
-        self.engine = choose_engine(engine)
+        self.engine = engine
+        self.batches = batches
+        self._engine = choose_engine(engine)
+        self._kept = kept
+
+    @property
+    def num_columns(self) -> int:
+        """How many coordinates a place has."""
+        return self._basis_places.shape[1]
+
+    @property
+    def log_evidence(self) -> float:
+        """The (approximate) log evidence of everything seen so far."""
+        return self._run.last.log_normaliser + self.log_constant
+
+    @property
+    def steps_run(self) -> int:
+        """How many times of the series the filter walked over to make this posterior from the one before it."""
+        return self._run.steps_run
 
     @functools.cached_property
-    def _prior(self) -> Prior:
-        return make_prior(self.model, self.data)
+    def _run(self) -> FilterRun:
+        return run_filter(
+            self._engine, self.model, self._num_pseudo, self.times, self.weights, self.rows, kept=self._kept
+        )
 
-    @functools.cached_property
-    def _rows(self) -> Rows:
-        noise = noise_variance(self.model, self.data)
-        return gaussian_rows(self.data, noise + self.power * self._prior.unexplained)
+    @property
+    def _basis_places(self) -> Float[AnyArray, "place dim"]:
+        points = self.model.pseudo_points
+        if self.exact_places is not None:
+            return self.exact_places
+        return points[0] if isinstance(points, tuple) else points
 
     @functools.cached_property
     def _bases(self) -> tuple[Basis, ...]:
-        return bases_of(self.model, self.data.places)
+        return bases_of(self.model, self._basis_places)
+
+    @functools.cached_property
+    def _num_pseudo(self) -> tuple[int, ...]:
+        return num_pseudo(self.model.components, self._bases, self._basis_places)
 
     def marginals(self, times: ArrayLike, places: ArrayLike) -> Marginals:
         """Mean and variance of f at paired rows of times and places."""
         mean, _, total_variance = self._moments(times, places)
+        return Marginals(mean.sum(axis=1), total_variance)
+
+    def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
+        """Mean and variance of f at each row given only what was seen up to and including its time."""
+        mean, _, total_variance = self._moments(times, places, filtered=True)
         return Marginals(mean.sum(axis=1), total_variance)
 
     def components(self, times: ArrayLike, places: ArrayLike) -> tuple[Marginals, ...]:
@@ -85,23 +136,173 @@ class Posterior:
         means, variances, _ = self._moments(times, places)
         return tuple(Marginals(mean, variance) for mean, variance in zip(means.T, variances.T, strict=True))
 
-    def predict(self, times: ArrayLike, places: ArrayLike, *, noise_variance: ArrayLike = 0.0) -> Prediction:
-        """What would be observed; `noise_variance` is the rows' own, on top of the likelihood's."""
-        mean, variance = self.marginals(times, places)
-        noise = np.asarray(self.model.likelihood.variance) + np.asarray(noise_variance, dtype=np.float64)
-        return Prediction(mean, variance, variance + noise)
+    def predict(
+        self,
+        times: ArrayLike,
+        places: ArrayLike,
+        *,
+        noise_variance: ArrayLike | None = None,
+        exposure: ArrayLike | None = None,
+        trials: ArrayLike | None = None,
+    ) -> Prediction:
+        """What would be observed; `noise_variance` (the rows' own), `exposure` and `trials` as in Observations."""
+        latent = self.marginals(times, places)
+        given = {"noise_variance": noise_variance, "exposure": exposure, "trials": trials}
+        extra = RowExtras(
+            **{
+                name: np.broadcast_to(np.asarray(numbers, dtype=np.float64), latent.mean.shape)
+                for name, numbers in given.items()
+                if numbers is not None
+            }
+        )
+        return Prediction(self.model.likelihood, latent, extra)
+
+    def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
+        """Joint covariance of f over rows, across places and times."""
+        times, places = checked_rows(times, places, self.num_columns)
+        return self._sums(times, places, np.eye(len(times)))[1]
+
+    def aggregate(self, times: ArrayLike, places: ArrayLike, weights: ArrayLike) -> Marginals:
+        """Mean and variance of a weighted sum of f over rows; of several sums where `weights` has a row each.
+
+        No covariance over the rows is built, so a regional mean over years of days costs one pass.
+        """
+        times, places = checked_rows(times, places, self.num_columns)
+        weights = np.asarray(weights, dtype=np.float64)
+        if weights.ndim not in (1, 2) or weights.shape[-1] != len(times):
+            raise ValueError(
+                f"weights must have one number a row ({len(times)}), or a row of them for each sum; their shape is {weights.shape}"
+            )
+        mean, covariance = self._sums(times, places, np.atleast_2d(weights).T)
+        variance = np.diagonal(covariance).copy()
+        return Marginals(mean, variance) if weights.ndim == 2 else Marginals(mean[0], variance[0])
+
+    def sample(
+        self, times: ArrayLike, places: ArrayLike, *, num: int = 1, seed: int = 0
+    ) -> Float[np.ndarray, "draw query"]:
+        """`num` exact joint draws of f over rows, across places and times, forecasts included; one draw a row of the answer."""
+        times, places = checked_rows(times, places, self.num_columns)
+        if num < 1:
+            raise ValueError(f"num must be at least 1; it is {num}")
+        if len(times) == 0:
+            return np.empty((num, 0))
+        asked = self._ask(times, places)
+        residual = joint.Residual(self.model, asked, distinct_rows(places)[0])
+        draws = joint.draws(self._engine, self.weights, asked, residual, num, np.random.default_rng(seed))
+        return np.ascontiguousarray(asked.in_order(draws).T)
+
+    def one_step_ahead(self) -> OneStepAhead:
+        """Every observed value less its forecast from earlier times alone, and the variance of that difference.
+
+        Rows at one time do not see each other. Gaussian likelihoods only.
+        """
+        if not isinstance(self.model.likelihood, Gaussian):
+            raise TypeError(
+                f"one-step-ahead residuals need a Gaussian likelihood; the model's is {type(self.model.likelihood).__name__}"
+            )
+        # Each time stands twice: first asked about, without its rows, then, a step of length zero later, with them.
+        chain = chain_at(self.model, self._num_pseudo, self.times)
+        steps = np.zeros(2 * len(self.times), dtype=np.int32)
+        steps[::2] = chain.step_number
+        offsets = self.rows.layout.offsets
+        twice = Chain(chain.components, steps)
+        asked = Queries(Layout(np.concatenate([np.repeat(offsets, 2)[1:], offsets[-1:]])), self.rows.place, self.weights)
+        rows = Rows(Layout(np.repeat(offsets, 2)[:-1]), self.rows.place, self.rows.value, self.rows.precision)
+        moments = self._engine.moments(twice, self.weights, rows, asked, filtered=True)
+        residual = np.asarray(self.rows.value) - np.asarray(moments.mean).sum(axis=1)
+        variance = np.asarray(moments.total_variance) + 1 / np.asarray(self.rows.precision)
+        return OneStepAhead(self._row_numbers(), residual, variance)
+
+    def update(self, more: Observations) -> "Posterior":
+        """The posterior given `more` rows as well. Rows after the last time cost what they add; late rows re-run from where they fall.
+
+        An exact model with rows at new places, and any non-Gaussian likelihood, is conditioned again on everything.
+        """
+        if self._needs_all_rows(more):
+            if not self.batches:
+                raise ValueError(
+                    "this update needs the rows seen before, and the posterior was saved without them; save it with rows=True"
+                )
+            everything = concatenate_observations((*self.batches, more))
+            return condition(self.model, everything, power=self.power, engine=self.engine)
+        new_weights, unexplained = self._weights_of(more)
+        sites = gaussian_sites(self.model, more, unexplained, power=self.power)
+        times, rows, weights, first_touched = merge_rows(
+            (self.times, self.rows, self.weights), (more.times, rows_of(more, sites), new_weights)
+        )
+        untouched = tuple(kept for kept in self._run.kept if kept.time < first_touched)
+        return Posterior(
+            self.model,
+            times,
+            rows,
+            weights,
+            exact_places=self.exact_places,
+            log_constant=self.log_constant + float(sites.log_constant),
+            power=self.power,
+            engine=self.engine,
+            batches=(*self.batches, more) if self.batches else (),
+            kept=untouched,
+        )
+
+    def _needs_all_rows(self, more: Observations) -> bool:
+        if not isinstance(self.model.likelihood, Gaussian):
+            return True
+        if self.exact_places is None:
+            return False
+        together, _ = distinct_rows(np.concatenate([self.exact_places, more.places]))
+        return len(together) > len(self.exact_places)
+
+    def _weights_of(self, more: Observations) -> tuple[Float[AnyArray, "place bottleneck"], Float[AnyArray, " row"]]:
+        """Weights of the places of `more`, and the variance unexplained at its rows."""
+        if self.exact_places is None:
+            prior = make_prior(self.model, more)
+            return prior.weights, prior.unexplained
+        # The places are pseudo-points, each found again by sorting both sets together; the first weights are theirs.
+        _, number = distinct_rows(np.concatenate([self.exact_places, more.places]))
+        own = np.empty(len(self.exact_places), dtype=np.int64)
+        own[number[: len(own)]] = np.arange(len(own))
+        return np.asarray(self.weights)[own[number[len(own) :]]], np.zeros(more.num_rows)
+
+    def _row_numbers(self) -> Int[np.ndarray, " row"]:
+        """Where each site's row stood in what was given, batch after batch; sites in order where that is not known."""
+        if len(self.batches) != 1:
+            return np.arange(self.rows.layout.num_rows)
+        return self.batches[0].row
+
+    def _ask(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Question:
+        """The rows asked about as a question; from the last state on where all lie in the future."""
+        if times.min() > self.times[-1]:
+            nothing = Rows(Layout(np.zeros(2)), np.zeros(0, dtype=np.int32), np.zeros(0), np.zeros(0))
+            question = Question(self.model, self._bases, self.times[-1:], nothing, times, places)
+            question.chain = starting(question.chain, self._run.last.state)
+            return question
+        return Question(self.model, self._bases, self.times, self.rows, times, places)
 
     def _moments(
-        self, times: ArrayLike, places: ArrayLike
+        self, times: ArrayLike, places: ArrayLike, *, filtered: bool = False
     ) -> tuple[Float[np.ndarray, "query component"], Float[np.ndarray, "query component"], Float[np.ndarray, " query"]]:
-        times, places = checked_rows(times, places, self.data.places.shape[1])
+        times, places = checked_rows(times, places, self.num_columns)
         mean = np.empty((len(times), len(self.model.components)))
         variance = np.empty_like(mean)
         total_variance = np.empty(len(times))
-        for block in blocks_of_rows(places, self._prior.weights.shape[1]):
-            asked = Question(self.model, self._bases, self.data.times, self._rows, times[block], places[block])
-            moments = self.engine.moments(asked.chain, self._prior.weights, asked.rows, asked.queries)
+        for block in blocks_of_rows(places, self.weights.shape[1]):
+            asked = self._ask(times[block], places[block])
+            moments = self._engine.moments(asked.chain, self.weights, asked.rows, asked.queries, filtered=filtered)
             mean[block] = asked.in_order(np.asarray(moments.mean))
             variance[block] = asked.in_order(np.asarray(moments.variance)) + asked.unexplained
             total_variance[block] = asked.in_order(np.asarray(moments.total_variance)) + asked.unexplained.sum(axis=1)
         return mean, variance, total_variance
+
+    def _sums(
+        self,
+        times: Float[np.ndarray, " query"],
+        places: Float[np.ndarray, "query dim"],
+        sums: Float[np.ndarray, "query sum"],
+    ) -> tuple[Float[np.ndarray, " sum"], Float[np.ndarray, "sum sum"]]:
+        if len(times) == 0:
+            return np.zeros(sums.shape[1]), np.zeros((sums.shape[1], sums.shape[1]))
+        # Not from the last state on: the covariance walks need the stationary prior.
+        asked = Question(self.model, self._bases, self.times, self.rows, times, places)
+        residual = joint.Residual(self.model, asked, distinct_rows(places)[0])
+        mean = sums.T @ self.marginals(times, places).mean
+        return mean, joint.sums_covariance(self._engine, self.weights, asked, residual, asked.by_query(sums))

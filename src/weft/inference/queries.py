@@ -89,6 +89,10 @@ class Question:
         back[self._order] = answers
         return back
 
+    def by_query(self, asked: Float[np.ndarray, "query ..."]) -> Float[np.ndarray, "query ..."]:
+        """Numbers in the order asked, put into the order of the queries."""
+        return asked[self._order]
+
 
 def spread(layout: Layout, positions: Int[np.ndarray, " time"], num_times: int) -> Layout:
     """The same rows on a longer series: time t of `layout` is time positions[t] of `num_times`."""
