@@ -50,6 +50,10 @@ def test_lines_are_the_same_however_packed(tmp_path, kind):
     assert_array_equal(block.numbers, [1, 2, 3, 4])
 
 
+def test_a_carriage_return_at_the_end_does_not_reach_the_first_line():
+    assert texts(Block("a", 1, b"\nabc\r")) == [b"", b"abc"]
+
+
 def test_only_wanted_members_are_read(tmp_path):
     path = tar_of(tmp_path / "a.tar.gz", {"x/one.dly": b"1\n", "x/two.dly": b"2\n", "x/three.dly": b"3\n"})
     assert [block.data for block in blocks(path, lambda name: "two" not in name)] == [b"1\n", b"3\n"]

@@ -114,6 +114,9 @@ def test_report_builder_layout_with_line_end_and_quoted_names(tmp_path):
     path.write_text(f"{names}\n{record}\nshort,line\n")
     _, report = read_price_paid(path)
     assert [(example.line, example.reason) for example in report.examples] == [(3, "short line: fewer than 16 fields")]
+    path.write_text(f"{names}{record}\nshort,line\n")
+    _, report = read_price_paid(path)
+    assert [example.line for example in report.examples] == [2]
     path.write_text(f"{names}\n")
     table, report = read_price_paid(path)
     assert len(table) == report.kept == 0
@@ -219,6 +222,9 @@ def test_packed_and_cut_off_files(tmp_path):
 def test_files_of_no_known_layout(tmp_path):
     path = tmp_path / "other.csv"
     path.write_text("a,b,c\n1,2,3\n")
+    with pytest.raises(ValueError, match="holds no price paid file"):
+        read_price_paid(path)
+    path.write_bytes(b"\0\1\r,\r\n\n\xff,\x00" * 100)
     with pytest.raises(ValueError, match="holds no price paid file"):
         read_price_paid(path)
     with pytest.raises(FileNotFoundError, match="no file or folder"):

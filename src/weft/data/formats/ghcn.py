@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """GHCN-Daily temperatures from whatever of NOAA's files a folder holds."""
 
-import csv
 from collections.abc import Collection, Iterable
 from pathlib import Path, PurePosixPath
 
@@ -10,7 +9,7 @@ import pandas as pd
 
 from weft.data.formats.ghcn_daily import DailyRules, daily_table, layout_of, parse_block
 from weft.data.formats.ghcn_stations import read_inventory, read_stations
-from weft.data.formats.lines import Block, blocks
+from weft.data.formats.lines import Block, blocks, record_of
 from weft.data.formats.rejected import ReadReport, left_out, refused
 
 __all__ = ["find_ghcn_files", "find_inventory", "find_stations", "read_ghcn", "read_inventory", "read_stations"]
@@ -126,7 +125,7 @@ def _read_values(source: Source, rules: DailyRules) -> tuple[pd.DataFrame, ReadR
         for block in blocks(path, lambda name: _may_hold(name, rules.stations)):
             report += block.report
             if block.first_line == 1:
-                layout, header = layout_of(block), _header(block)
+                layout, header = layout_of(block), record_of(block.data.split(b"\n", 1)[0])
                 seen, recognised = seen + 1, recognised + (layout is not None)
                 report += ReadReport(sources=(block.source,)) if layout else _unrecognised(path, block, path in given)
             if layout is not None and block.first_line > 0:
@@ -154,11 +153,6 @@ def _unrecognised(path: Path, block: Block, given: bool) -> ReadReport:
             f"{path} is not a GHCN-Daily file (.dly, csv by station or csv by year); its first line is {first!r}"
         )
     return left_out(f"file of no known layout: {block.source}", 1)
-
-
-def _header(block: Block) -> list[str]:
-    first = block.data.split(b"\n", 1)[0].decode("utf-8", errors="replace").rstrip("\r")
-    return next(csv.reader([first]), [])
 
 
 def _first_of_each_day(values: pd.DataFrame) -> tuple[pd.DataFrame, ReadReport]:

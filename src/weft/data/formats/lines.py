@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Integer, UInt8
 
 from weft.data.formats.rejected import LONGEST_TEXT, ReadReport, Rejected, refused
 
-__all__ = ["Block", "blocks", "fixed_width", "numbers_of", "openings", "parse_delimited", "whole_text"]
+__all__ = ["Block", "blocks", "fixed_width", "numbers_of", "openings", "parse_delimited", "record_of", "whole_text"]
 
 BLOCK_BYTES = 8 << 20
 OPENING_BYTES = 1 << 16
@@ -194,7 +194,7 @@ def parse_delimited(
     if table is not None:
         return table, numbers, report
     # A quotation mark inside an unquoted field: the two ways of counting differ, so take the lines one at a time.
-    records = [_record(line.rstrip("\r")) for line in text.decode().removesuffix("\n").split("\n")]
+    records = [record_of(line) for line in text.decode().removesuffix("\n").split("\n")]
     whole = np.array([len(record) == num_fields for record in records], dtype=bool)
     report += refused(block.source, "quotation mark or line end inside a field", numbers[~whole])
     kept = [record for record, good in zip(records, whole, strict=True) if good]
@@ -208,9 +208,11 @@ def numbers_of(texts: pd.Series) -> Float[np.ndarray, " row"]:
     return np.where(np.isfinite(numbers), numbers, np.nan)
 
 
-def _record(line: str) -> list[str]:
+def record_of(line: str | bytes) -> list[str]:
+    """The fields of one comma separated line; none, if it is not one."""
+    text = line if isinstance(line, str) else line.decode("utf-8", errors="replace")
     try:
-        return next(csv.reader([line]), [])
+        return next(csv.reader([text.strip("\r\n")]), [])
     except csv.Error:
         return []
 

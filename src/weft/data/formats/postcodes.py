@@ -4,7 +4,6 @@
 Places are WGS84 degrees. Tables of eastings and northings (EPSG:27700) are turned into degrees by pyproj.
 """
 
-import csv
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import pandas as pd
 from jaxtyping import Bool, Float, UInt64
 
 from weft.data.formats.boxes import Box
-from weft.data.formats.lines import Block, blocks, numbers_of, openings, parse_delimited, whole_text
+from weft.data.formats.lines import Block, blocks, numbers_of, openings, parse_delimited, record_of, whole_text
 from weft.data.formats.rejected import ReadReport, Sieve, left_out
 
 __all__ = ["find_postcode_tables", "postcode_keys", "read_postcodes", "without_blanks"]
@@ -146,14 +145,14 @@ def _layout(block: Block, code_point_headers: tuple[str, ...] | None) -> Postcod
     lines = block.data[: 1 << 16].splitlines()[:50]
     if not lines:
         return None
-    header = next(csv.reader([lines[0].decode("utf-8", errors="replace")]), [])
+    header = record_of(lines[0])
     layout = _layout_of_names(header, header_lines=1)
     if layout is not None:
         return layout
     fitting = [line for line in lines if CODE_POINT_LINE.match(line)]
     if not fitting:
         return None
-    num_fields = len(next(csv.reader([fitting[0].decode("utf-8", errors="replace")])))
+    num_fields = len(record_of(fitting[0]))
     names = code_point_headers or CODE_POINT_COLUMNS
     return _layout_of_names([*names, *[""] * (num_fields - len(names))], header_lines=0)
 
@@ -185,7 +184,7 @@ def _code_point_headers(path: Path) -> tuple[str, ...] | None:
         if not text and (folder / CODE_POINT_HEADERS).is_file():
             text = whole_text(folder / CODE_POINT_HEADERS)
     lines = [line for line in (text or "").splitlines() if line.strip()]
-    names = tuple(next(csv.reader([lines[-1]]))) if lines else ()
+    names = tuple(record_of(lines[-1])) if lines else ()
     return names if _layout_of_names(list(names), header_lines=0) is not None else None
 
 
