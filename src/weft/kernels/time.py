@@ -34,8 +34,10 @@ def one_time_parameter(kernel: Kernel, name: str) -> Float[AnyArray, ""]:
 
 
 class MaternPolynomials(NamedTuple):
-    """Coefficients [power, row, column] of the polynomials in u = decay * step that build the Matern matrices."""
+    """What builds the Matern matrices: coefficients of polynomials in u = decay * step, and constants."""
 
+    drift: Float[np.ndarray, "latent latent"]
+    intensity: Float[np.ndarray, ""]
     transition: Float[np.ndarray, "power latent latent"]
     process_noise: Float[np.ndarray, "power latent latent"]
     covariance: Float[np.ndarray, "latent latent"]
@@ -73,7 +75,11 @@ def matern_polynomials(order: int) -> MaternPolynomials:
     for k, left in enumerate(powers):
         for m, right in enumerate(powers):
             noise[k + m] = noise[k + m] - left @ stationary @ right.T
-    return MaternPolynomials(*(np.array(table, dtype=np.float64) for table in (powers, noise, stationary)))
+    drift = shifted - powers[0]
+    # F P + P F' + noise = 0, and the noise is in the last state alone.
+    intensity = -2 * (drift @ stationary)[-1, -1]
+    tables = (drift, intensity, powers, noise, stationary)
+    return MaternPolynomials(*(np.array(table, dtype=np.float64) for table in tables))
 
 
 def polynomial(coefficients: Float[np.ndarray, "power row column"], u: Float[Array, ""]) -> Float[Array, "row column"]:
@@ -84,12 +90,10 @@ def polynomial(coefficients: Float[np.ndarray, "power row column"], u: Float[Arr
     return value
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def gamma_tail(degree: int, x: Float[Array, ""]) -> Float[Array, ""]:
     """exp(-x) sum_(k > degree) x^k / k!, to full relative precision for every x >= 0.
 
-    It is the regularised incomplete gamma function P(degree + 1, x); `jax.scipy.special.gammainc` has NaN derivatives
-    at 0.
+    It is the regularised incomplete gamma function P(degree + 1, x).
     """
     if degree == 0:
         return -jnp.expm1(-x)
@@ -100,18 +104,42 @@ def gamma_tail(degree: int, x: Float[Array, ""]) -> Float[Array, ""]:
     for k in range(30, 0, -1):
         series = 1.0 + series * few / (degree + 1 + k)
     short = jnp.exp(-few) * few ** (degree + 1) / math.factorial(degree + 1) * series
-    # exp(-x) x^k is 0 beyond 1000, and this way not 0 times infinity.
-    many = jnp.minimum(x, 1000.0)
     for k in range(degree, 0, -1):
-        head = 1.0 + head * many / k
-    return jnp.where(x < threshold, short, 1.0 - jnp.exp(-many) * head)
+        head = 1.0 + head * x / k
+    return jnp.where(x < threshold, short, 1.0 - jnp.exp(-x) * head)
 
 
-@gamma_tail.defjvp
-def gamma_tail_jvp(degree: int, primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (x,), (tangent,) = primals, tangents
-    density = jnp.exp(-x) * jnp.minimum(x, 1000.0) ** degree / math.factorial(degree)
-    return gamma_tail(degree, x), density * tangent
+# exp(-1000) is 0; without a cap, an endless step would give 0 times infinity.
+ENDLESS = 1000.0
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def matern_transition(order: int, u: Float[Array, ""]) -> Float[Array, "latent latent"]:
+    capped = jnp.minimum(u, ENDLESS)
+    return jnp.exp(-capped) * polynomial(matern_polynomials(order).transition, capped)
+
+
+@matern_transition.defjvp
+def matern_transition_jvp(order: int, primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (u,), (tangent,) = primals, tangents
+    transition = matern_transition(order, u)
+    return transition, tangent * (jnp.asarray(matern_polynomials(order).drift) @ transition)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def matern_process_noise(order: int, u: Float[Array, ""]) -> Float[Array, "latent latent"]:
+    table, capped = matern_polynomials(order), jnp.minimum(u, ENDLESS)
+    tail = gamma_tail(2 * order, 2 * capped)
+    return jnp.exp(-2 * capped) * polynomial(table.process_noise, capped) + tail * jnp.asarray(table.covariance)
+
+
+@matern_process_noise.defjvp
+def matern_process_noise_jvp(order: int, primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    # The noise enters through the last state: dQ/du is its intensity times a a', a being the last column of A.
+    (u,), (tangent,) = primals, tangents
+    driven = matern_transition(order, u)[:, -1]
+    rate = matern_polynomials(order).intensity * jnp.outer(driven, driven)
+    return matern_process_noise(order, u), tangent * rate
 
 
 class MaternForm(StateSpace):
@@ -139,17 +167,10 @@ class MaternForm(StateSpace):
         return jnp.asarray(matern_polynomials(self.order).covariance)
 
     def transition(self, step: Float[Array, ""]) -> Float[Array, "latent latent"]:
-        u = self.capped(step)
-        return jnp.exp(-u) * polynomial(matern_polynomials(self.order).transition, u)
+        return matern_transition(self.order, self.decay * step)
 
     def process_noise(self, step: Float[Array, ""]) -> Float[Array, "latent latent"]:
-        table, u = matern_polynomials(self.order), self.capped(step)
-        tail = gamma_tail(2 * self.order, 2 * u)
-        return jnp.exp(-2 * u) * polynomial(table.process_noise, u) + tail * jnp.asarray(table.covariance)
-
-    def capped(self, step: Float[Array, ""]) -> Float[Array, ""]:
-        # exp(-1000) is 0; without the cap, an endless step would be 0 times infinity.
-        return jnp.minimum(self.decay * step, 1000.0)
+        return matern_process_noise(self.order, self.decay * step)
 
 
 class CosineForm(StateSpace):

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""The periodic kernel in time: its first harmonics, each a rotation."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from weft.arrays import AnyArray
+from weft.domains import positive
+from weft.kernels.base import StateSpace
+from weft.kernels.distances import phase
+
+
+def bessel_ratios(x: Float[Array, ""], count: int) -> list[Float[Array, ""]]:
+    """I_j(x) / I_(j-1)(x) of modified Bessel functions for j = 1 to `count`, to full precision for every x > 0.
+
+    Backwards by I_(j-1) - I_(j+1) = (2 j / x) I_j, which damps the error of the start, there a bound of Amos (1974).
+    """
+    start = count + 40
+    ratio = x / (start - 0.5 + jnp.sqrt((start + 0.5) ** 2 + x**2))
+    ratios = []
+    for j in range(start - 1, 0, -1):
+        ratio = x / (2 * j + x * ratio)
+        ratios.append(ratio)
+    return ratios[::-1][:count]
+
+
+class PeriodicForm(StateSpace):
+    """A constant and `order` pairs of a harmonic and its quarter-turn shift, of unit variance, turning without noise.
+
+    exp(x (cos(angle) - 1)) = exp(-x) (I_0(x) + 2 sum_j I_j(x) cos(j angle)) with x = 1 / lengthscale^2 (Solin & Sarkka
+    2014); the harmonics kept are scaled up together so that the variance is exactly 1.
+    """
+
+    order: int = eqx.field(static=True)
+    period: Float[AnyArray, ""] = positive()
+    lengthscale: Float[AnyArray, ""] = positive()
+
+    @property
+    def size(self) -> int:
+        return 2 * self.order + 1
+
+    @property
+    def reversal(self) -> tuple[float, ...]:
+        return (1.0, *(1.0, -1.0) * self.order)
+
+    @property
+    def readout(self) -> Float[Array, " latent"]:
+        # Roots of the ratios, not of the products: those may underflow, where a root has no derivative.
+        amplitude, amplitudes = jnp.sqrt(2.0), [jnp.ones(())]
+        for ratio in bessel_ratios(1 / jnp.asarray(self.lengthscale) ** 2, self.order):
+            amplitude = amplitude * jnp.sqrt(ratio)
+            amplitudes += [amplitude, jnp.zeros(())]
+        unscaled = jnp.stack(amplitudes)
+        return unscaled / jnp.linalg.norm(unscaled)
+
+    def covariance(self, time: Float[Array, ""]) -> Float[Array, "latent latent"]:
+        return jnp.eye(self.size)
+
+    def transition(self, step: Float[Array, ""]) -> Float[Array, "latent latent"]:
+        harmonic = np.repeat(np.arange(self.order + 1.0), 2)[1:]
+        quarter_turn = np.zeros((self.size, self.size))
+        for j in range(1, self.size, 2):
+            quarter_turn[j, j + 1], quarter_turn[j + 1, j] = -1.0, 1.0
+        angle = phase(step, self.period) * harmonic
+        return jnp.diag(jnp.cos(angle)) + jnp.sin(angle)[:, None] * quarter_turn
+
+    def process_noise(self, step: Float[Array, ""]) -> Float[Array, "latent latent"]:
+        return jnp.zeros((self.size, self.size))
