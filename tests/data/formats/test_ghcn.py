@@ -10,7 +10,7 @@ import tarfile
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -152,6 +152,7 @@ def test_tar_gz_is_read_as_a_stream_and_only_wanted_stations(raw, tmp_path):
     assert none.dtypes["value"] == np.float64
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(

@@ -7,7 +7,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
@@ -157,6 +157,7 @@ def test_quotation_marks_inside_fields_do_not_stop_the_reading():
 fields = st.text(alphabet='ab ,"é0', max_size=5)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(fields, fields, fields), min_size=1, max_size=12))
 def test_what_csv_writes_is_read_back(records):
     text = io.StringIO()

@@ -5,7 +5,7 @@ import zipfile
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
@@ -134,6 +134,7 @@ def test_files_that_are_not_postcode_tables(tmp_path):
     assert [found.name for found in find_postcode_tables(tmp_path)] == ["postcodes.parquet"]
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(alphabet="AZ09az \t\u00a0é", max_size=10), min_size=1, max_size=8))
 def test_postcodes_without_blanks(postcodes):
     found = without_blanks(pd.Series(postcodes, dtype="str"))

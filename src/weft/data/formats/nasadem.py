@@ -79,7 +79,7 @@ def read_elevation_map(
 ) -> ElevationMap:
     """The tiles of a folder that meet the box, put together and cut to it; each keeps every eighth sample by default.
 
-    Samples are kept as they are; the paper's scripts interpolated between them when they shrank the tiles by the same 8.
+    Samples are kept as they are, where the paper's scripts interpolated between them to shrink the tiles by 8.
     NASA publishes no tile of open sea: an absent tile's samples are `absent_elevation`, and its name is in the result.
     """
     files = {found.lower(): path for found, path in _tile_files(Path(folder))}
