@@ -16,14 +16,16 @@ def per_column(parameter: Float[AnyArray, "..."], width: int) -> Float[Array, " 
     return jnp.broadcast_to(jnp.asarray(parameter), (width,))
 
 
-def check_per_column(kernel: object, name: str, width: int) -> None:
-    """Raise ValueError unless parameter `name` of `kernel` is one number or one per column of inputs `width` wide."""
-    shape = np.shape(getattr(kernel, name))
-    if shape not in ((), (width,)):
-        raise ValueError(
-            f"{type(kernel).__name__}: {name} has shape {shape} but the inputs have {width} column(s); "
-            f"give one number, or one per column"
+def check_shapes(kernel: object, width: int, *, per_column: tuple[str, ...] = (), single: tuple[str, ...] = ()) -> None:
+    """Raise ValueError unless the named parameters are numbers, or for `per_column` one number for each of `width`."""
+    for name in (*per_column, *single):
+        shape = np.shape(getattr(kernel, name))
+        if shape == () or (name in per_column and shape == (width,)):
+            continue
+        allowed = (
+            f"; give one number, or one for each of the {width} column(s) of the inputs" if name in per_column else ""
         )
+        raise ValueError(f"{type(kernel).__name__}: {name} must be a number; its shape is {shape}{allowed}")
 
 
 def squared_distances(

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from weft.arrays import AnyArray, is_concrete
 from weft.domains import POSITIVE, as_float64, positive
 from weft.kernels.base import Kernel
+from weft.kernels.distances import check_shapes
 
 # Mean radius of the Earth in km (IUGG).
 EARTH_RADIUS = 6371.0088
@@ -24,7 +25,7 @@ class OnSphere(Kernel):
     elevation) follow them unchanged, so a kernel with one lengthscale a column needs one for each of the three and for
     each further column. With the default radius, the Earth's mean one of 6371.0088 km, lengthscales are in km; with
     radius=1.0 they are in radians, for short distances. A chord keeps every kernel of Euclidean space valid, which the
-    distance along the surface does not. The radius sets the unit and is not learned: it has no gradient.
+    distance along the surface does not.
     """
 
     kernel: Kernel
@@ -40,6 +41,7 @@ class OnSphere(Kernel):
         return self.kernel.features(self.embed(xs))
 
     def check_width(self, width: int) -> None:
+        check_shapes(self, width, single=("radius",))
         if width < 2:
             raise ValueError(
                 f"OnSphere takes latitude and longitude, then any further columns; the inputs have {width}"
@@ -59,8 +61,7 @@ class OnSphere(Kernel):
         """The places in space, further columns after them."""
         latitude, longitude = jnp.deg2rad(xs[:, 0]), jnp.deg2rad(xs[:, 1])
         directions = [jnp.cos(latitude) * jnp.cos(longitude), jnp.cos(latitude) * jnp.sin(longitude), jnp.sin(latitude)]
-        radius = jax.lax.stop_gradient(jnp.asarray(self.radius))
-        return jnp.concatenate([radius * jnp.stack(directions, axis=1), xs[:, 2:]], axis=1)
+        return jnp.concatenate([jnp.multiply(self.radius, jnp.stack(directions, axis=1)), xs[:, 2:]], axis=1)
 
 
 def optional(value: Any) -> Any:
@@ -94,6 +95,7 @@ class Graph(Kernel):
         return self.rows(xs) ** 2 @ self.weights()
 
     def check_width(self, width: int) -> None:
+        check_shapes(self, width, single=("lengthscale", "variance"))
         if width != 1:
             raise ValueError(f"Graph takes one column of vertex numbers; the inputs have {width}")
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from weft.arrays import AnyArray
 from weft.domains import positive
 from weft.kernels.base import Kernel, ScaledStateSpace, StateSpace
-from weft.kernels.distances import check_per_column, matern, per_column, phase, squared_distances
+from weft.kernels.distances import check_shapes, matern, per_column, phase, squared_distances
 from weft.kernels.eq_in_time import CHAINS, EQForm
 from weft.kernels.periodic_in_time import PeriodicForm
 from weft.kernels.time import ConstantForm, CosineForm, MaternForm, one_time_parameter
@@ -53,7 +53,7 @@ class Matern12(Kernel):
         return matern_state_space(0, self, self.variance)
 
     def check_width(self, width: int) -> None:
-        check_per_column(self, "lengthscale", width)
+        check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
 
 
 class Matern32(Kernel):
@@ -72,7 +72,7 @@ class Matern32(Kernel):
         return matern_state_space(1, self, self.variance)
 
     def check_width(self, width: int) -> None:
-        check_per_column(self, "lengthscale", width)
+        check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
 
 
 class Matern52(Kernel):
@@ -91,7 +91,7 @@ class Matern52(Kernel):
         return matern_state_space(2, self, self.variance)
 
     def check_width(self, width: int) -> None:
-        check_per_column(self, "lengthscale", width)
+        check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
 
 
 class Matern72(Kernel):
@@ -110,7 +110,7 @@ class Matern72(Kernel):
         return matern_state_space(3, self, self.variance)
 
     def check_width(self, width: int) -> None:
-        check_per_column(self, "lengthscale", width)
+        check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
 
 
 class EQ(Kernel):
@@ -144,7 +144,7 @@ class EQ(Kernel):
         return ScaledStateSpace(EQForm(self.order, one_time_parameter(self, "lengthscale")), self.variance)
 
     def check_width(self, width: int) -> None:
-        check_per_column(self, "lengthscale", width)
+        check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
 
 
 class RationalQuadratic(Kernel):
@@ -162,7 +162,7 @@ class RationalQuadratic(Kernel):
         return constant_variances(self.variance, xs)
 
     def check_width(self, width: int) -> None:
-        check_per_column(self, "lengthscale", width)
+        check_shapes(self, width, per_column=("lengthscale",), single=("shape", "variance"))
 
 
 class Periodic(Kernel):
@@ -206,8 +206,7 @@ class Periodic(Kernel):
         return ScaledStateSpace(PeriodicForm(self.order, period, lengthscale), self.variance)
 
     def check_width(self, width: int) -> None:
-        check_per_column(self, "period", width)
-        check_per_column(self, "lengthscale", width)
+        check_shapes(self, width, per_column=("period", "lengthscale"), single=("variance",))
 
 
 class Cosine(Kernel):
@@ -230,7 +229,7 @@ class Cosine(Kernel):
         return ScaledStateSpace(CosineForm(one_time_parameter(self, "period")), self.variance)
 
     def check_width(self, width: int) -> None:
-        check_per_column(self, "period", width)
+        check_shapes(self, width, per_column=("period",), single=("variance",))
 
 
 class Constant(Kernel):
@@ -251,4 +250,4 @@ class Constant(Kernel):
         return jnp.broadcast_to(jnp.sqrt(self.variance), (xs.shape[0], 1))
 
     def check_width(self, width: int) -> None:
-        pass
+        check_shapes(self, width, single=("variance",))

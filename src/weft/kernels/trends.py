@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from weft.arrays import AnyArray, is_concrete
 from weft.domains import positive, real
 from weft.kernels.base import Kernel, ScaledStateSpace, StateSpace
-from weft.kernels.distances import check_per_column, per_column
+from weft.kernels.distances import check_shapes, per_column
 from weft.kernels.time import LinearForm, WienerForm, one_time_parameter
 
 
@@ -33,8 +33,7 @@ class Linear(Kernel):
         return jnp.subtract(xs, per_column(self.centre, xs.shape[1])[None, :]) * deviations[None, :]
 
     def check_width(self, width: int) -> None:
-        check_per_column(self, "variance", width)
-        check_per_column(self, "centre", width)
+        check_shapes(self, width, per_column=("variance", "centre"))
 
 
 class Wiener(Kernel):
@@ -59,6 +58,7 @@ class Wiener(Kernel):
         return ScaledStateSpace(WienerForm(self.origin), self.variance)
 
     def check_width(self, width: int) -> None:
+        check_shapes(self, width, single=("variance", "origin"))
         if width != 1:
             raise ValueError(f"Wiener takes one column; the inputs have {width}")
 
