@@ -123,7 +123,7 @@ def make_record(
     return Record(distinct, np.append(starts, len(times)), places[kept], place[order], values[order])
 
 
-def natural_periods(unit_seconds: float, span: float, step: float) -> tuple[float, ...]:
+def natural_periods(unit_seconds: float | int, span: float | int, step: float | int) -> tuple[float, ...]:
     """Year and day, in units of `unit_seconds`, where data of this span and step can show them."""
     year, day = 31556952 / unit_seconds, 86400 / unit_seconds
     return tuple(period for period in (year, day) if span >= period and step <= period / (2 * _HARMONICS))

@@ -13,7 +13,9 @@ __all__ = ["KINDS", "NEVER_HELD_OUT", "assign_folds", "splits"]
 
 KINDS = ("station", "block", "time", "random")
 NEVER_HELD_OUT = -1
+# Several blocks a fold spread it over the map; but a block of one or two places is no neighbourhood.
 _BLOCKS_PER_FOLD = 4
+_PLACES_PER_BLOCK = 10
 
 
 def assign_folds(
@@ -47,7 +49,8 @@ def assign_folds(
     _check_enough(len(kept), num_folds, "distinct places")
     if by == "station":
         return _balanced(place, len(kept), num_folds, generator)
-    block = _blocks(places[kept], min(len(kept), _BLOCKS_PER_FOLD * num_folds))
+    num_blocks = min(max(len(kept) // _PLACES_PER_BLOCK, num_folds), _BLOCKS_PER_FOLD * num_folds)
+    block = _blocks(places[kept], np.bincount(place), num_blocks)
     return _balanced(block[place], int(block.max()) + 1, num_folds, generator)
 
 
@@ -69,7 +72,8 @@ def _stretches(times: Float[np.ndarray, " row"], num_folds: int, held_out: float
     distinct, rank = np.unique(times, return_inverse=True)
     _check_enough(len(distinct), num_folds + 1, "distinct times")
     # At least one time before the first stretch and one in each.
-    first = min(max(math.floor(len(distinct) * (1 - held_out)), 1), len(distinct) - num_folds)
+    before = math.floor(len(distinct) * (1 - held_out) + 1e-9)
+    first = min(max(before, 1), len(distinct) - num_folds)
     edges = np.linspace(first, len(distinct), num_folds + 1).round().astype(np.int64)
     return np.searchsorted(edges, rank, side="right").astype(np.int64) - 1
 
@@ -90,14 +94,18 @@ def _balanced(
     return fold_of_group[group]
 
 
-def _blocks(places: Float[np.ndarray, "place dim"], num_blocks: int) -> Int[np.ndarray, " place"]:
-    """A neighbourhood for each place: the fullest is halved across its longest side until there are enough."""
+def _blocks(
+    places: Float[np.ndarray, "place dim"], num_rows: Int[np.ndarray, " place"], num_blocks: int
+) -> Int[np.ndarray, " place"]:
+    """A neighbourhood for each place: the one with most rows is halved across its longest side until there are enough."""
     blocks = [np.arange(len(places))]
     while len(blocks) < num_blocks:
-        fullest = blocks.pop(int(np.argmax([len(block) for block in blocks])))
+        fullest = blocks.pop(int(np.argmax([num_rows[block].sum() if len(block) > 1 else -1 for block in blocks])))
         side = int(np.argmax(np.ptp(places[fullest], axis=0)))
         order = fullest[np.argsort(places[fullest, side], kind="stable")]
-        blocks += [order[: len(order) // 2], order[len(order) // 2 :]]
+        so_far = np.cumsum(num_rows[order])
+        cut = int(np.argmin(np.abs(so_far[:-1] - so_far[-1] / 2))) + 1
+        blocks += [order[:cut], order[cut:]]
     block_of_place = np.empty(len(places), dtype=np.int64)
     for number, block in enumerate(blocks):
         block_of_place[block] = number

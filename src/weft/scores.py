@@ -131,8 +131,8 @@ class PairedDifference:
 
 def score_rows(
     values: Float[np.ndarray, " row"],
-    mean: Float[np.ndarray, " row"],
-    sd: Float[np.ndarray, " row"],
+    mean: Float[np.ndarray, " mean_row"],
+    sd: Float[np.ndarray, " sd_row"],
     *,
     crps: Float[np.ndarray, " row"] | None = None,
     log_density: Float[np.ndarray, " row"] | None = None,
@@ -161,7 +161,7 @@ def score_rows(
     )
 
 
-def summarise(scores: RowScores, target_sd: float | None = None) -> dict[str, float]:
+def summarise(scores: RowScores, target_sd: float | int | None = None) -> dict[str, float | int]:
     """Named numbers; NaN where there are no rows.
 
     `target_sd` standardises: the deviation of the target where the model was fitted, or of these values if not given.
@@ -188,7 +188,7 @@ def summarise(scores: RowScores, target_sd: float | None = None) -> dict[str, fl
         "bias": float(np.mean(scores.error)),
         "standardised_rmse": rmse / scale if scale > 0 else np.nan,
         # The density of y / scale is scale times that of y.
-        "standardised_mean_negative_log_density": negative_log_density - np.log(scale) if scale > 0 else np.nan,
+        "standardised_mean_negative_log_density": negative_log_density - float(np.log(scale)) if scale > 0 else np.nan,
         **coverage,
         "pit_mean": pit.mean,
         "pit_dispersion": pit.dispersion,
@@ -221,7 +221,9 @@ def crps_from_samples(
 
 
 def crps_from_quantiles(
-    values: Float[np.ndarray, " row"], quantiles: Float[np.ndarray, "row level"], levels: Sequence[float]
+    values: Float[np.ndarray, " row"],
+    quantiles: Float[np.ndarray, "row level"],
+    levels: Sequence[float] | Float[np.ndarray, " level"],
 ) -> Float[np.ndarray, " row"]:
     """CRPS as twice the integral of the quantile score over levels; each level stands for those nearest to it."""
     asked = np.asarray(levels, dtype=np.float64)
@@ -265,7 +267,7 @@ def summarise_pit(pit: Float[np.ndarray, " row"], num_bins: int = 20) -> PitSumm
     return PitSummary(counts, edges, float(present.mean()), 12 * float(present.var()), float(farthest))
 
 
-def tidy_table(summaries: Mapping[str, Mapping[str, float]], **columns: object) -> "pd.DataFrame":
+def tidy_table(summaries: Mapping[str, Mapping[str, float | int]], **columns: object) -> "pd.DataFrame":
     """One row a model and score: `model`, `score`, `value`, after any constant `columns` (fold="all", ...)."""
     import pandas as pd
 
@@ -279,7 +281,7 @@ def tidy_table(summaries: Mapping[str, Mapping[str, float]], **columns: object) 
 
 def paired_difference(
     scores_a: Float[np.ndarray, " row"],
-    scores_b: Float[np.ndarray, " row"],
+    scores_b: Float[np.ndarray, " row_b"],
     groups: np.ndarray | tuple[np.ndarray, np.ndarray] | None = None,
 ) -> PairedDifference:
     """Mean of a - b and its standard error, over rows where neither is NaN.

@@ -211,7 +211,10 @@ class TargetScaling:
         return expected, np.sqrt(variance)
 
     def quantiles(
-        self, mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"], levels: Sequence[float]
+        self,
+        mean: Float[np.ndarray, " row"],
+        sd: Float[np.ndarray, " row"],
+        levels: Sequence[float] | Float[np.ndarray, " level"],
     ) -> Float[np.ndarray, "row level"]:
         return quantiles(self.transform, *self._unscaled(mean, sd), levels)
 
@@ -272,8 +275,8 @@ def learn_target(
     if not standardise:
         return TargetScaling(chosen, 0.0, 1.0)
     if np.all(present == present[0]):
-        how_many = "its only value" if len(present) == 1 else f"all its {len(present)} values"
-        raise ValueError(f"{name!r} never changes: {how_many} is {present[0]:g}, so there is nothing to learn")
+        which = "its only value is" if len(present) == 1 else f"all its {len(present)} values are"
+        raise ValueError(f"{name!r} never changes: {which} {present[0]:g}, so there is nothing to learn")
     transformed = chosen.forward(present)
     return TargetScaling(chosen, float(np.mean(transformed)), float(np.std(transformed)))
 

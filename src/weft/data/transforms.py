@@ -265,7 +265,10 @@ def transform_named(name: str | None) -> Transform:
 
 
 def quantiles(
-    transform: Transform, mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"], levels: Sequence[float]
+    transform: Transform,
+    mean: Float[np.ndarray, " row"],
+    sd: Float[np.ndarray, " row"],
+    levels: Sequence[float] | Float[np.ndarray, " level"],
 ) -> Float[np.ndarray, "row level"]:
     """Quantiles of y = inverse(z) for z ~ N(mean, sd^2), exact."""
     asked = np.asarray(levels, dtype=np.float64)
