@@ -13,7 +13,7 @@ from tests.engines import chains
 from tests.oracles import chain as oracle
 from weft.data.layout import Layout
 from weft.engines import cpu
-from weft.engines.cpu import ends, problem, series, sweeps
+from weft.engines.cpu import draw_sweeps, ends, problem, series, sweeps
 from weft.state_space.chain import Queries
 
 
@@ -148,6 +148,31 @@ def test_moments_equal_dense(both_ends, threads, filtered):
     assert_allclose(found.mean, mean, rtol=1e-9, atol=1e-12)
     assert_allclose(found.variance, variance, rtol=1e-9)
     assert_allclose(found.total_variance, total, rtol=1e-9)
+
+
+def test_means_of_many_draws_equal_one_by_one(monkeypatch):
+    """Fewer rows than bottleneck, more, none; precise repeated rows; in pieces of memory and of draws."""
+    rng = np.random.default_rng(12)
+    dense = chains.ragged(6)
+    precise = np.where(np.arange(len(dense.value)) % 5 == 0, 1e6, dense.precision)
+    start = (rng.normal(size=10), np.eye(10) + 0.3)
+    dense = dataclasses.replace(dense, precision=precise, start=start)
+    offsets = np.array([0, 1, 1, 4, 4, 5, 5, 6, 8, 9])
+    place, weights = rng.integers(0, 4, 9), rng.normal(size=(4, 6))
+    values = rng.normal(size=(len(dense.value), 5))
+    chain, of_places, rows = chains.for_engine(dense)
+    queries = Queries(Layout(offsets), place, weights)
+    expected = [
+        oracle.answers(dataclasses.replace(dense, value=draw), offsets, place, weights)[0].sum(axis=1)
+        for draw in values.T
+    ]
+    found = cpu.means(chain, of_places, rows, values, queries)
+    # As above: a precision of 1e6 costs six digits of the covariance.
+    assert_allclose(found, np.transpose(expected), rtol=1e-8, atol=1e-8)
+    monkeypatch.setattr(draw_sweeps, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(draw_sweeps, "MOST_DRAWS_AT_ONCE", 2)
+    monkeypatch.setattr(sweeps, "SECONDS_PER_SLICE", 1e-9)
+    assert_allclose(cpu.means(chain, of_places, rows, values, queries), found, rtol=1e-12, atol=1e-12)
 
 
 def test_a_series_goes_on_from_its_last_state():

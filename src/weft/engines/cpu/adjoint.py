@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: MIT
 """The backward sweep: the adjoint of the filter, which is the Bryson-Frazier smoother.
 
-lam and Lam are minus the gradient and Hessian-like factors with dL/dm = lam and dL/dP = (lam lam' - Lam) / 2. Across an update, with
-G = B' diag(precision) B the rows' information, X = H P_f Lam_f, Y = X P_f H' and S = H P_f H' - Y the smoothed covariance of z:
+lam and Lam stand for the gradients dL/dm = lam and dL/dP = (lam lam' - Lam) / 2. Across an update (de Jong 1989, in the names of
+`filter`), with X = Z Lam_f:
 
-    lam = lam_f + H'(pull - G H P_f lam_f);   Lam = Lam_f - U'H - H'U,   U = G (X - Y G H / 2) - R'R H / 2.
+    lam = lam_f + H'R'(a - Z lam_f);   Lam = Lam_f - U'H - H'U,   U = R'(X - (I + X Z') R H / 2).
+
+R and Z are at most of the size of the prior's precision and covariance. The same in terms of the rows' information, G H P_f in place of
+R'Z, multiplies numbers as large as the precision with others as small as its inverse, and loses the digits between.
+
+The rows' gradient needs E S, where S is the smoothed covariance of z: E H P_f = C^-1 Z, so E S = C^-1 (Z H' - X P_f H').
 """
 
 from typing import NamedTuple, no_type_check
@@ -12,7 +17,7 @@ from typing import NamedTuple, no_type_check
 import numpy as np
 from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, add_gram, multiply
+from weft.engines.cpu.blas import OPTIONS, multiply, multiply_transposed, solve
 from weft.engines.cpu.blocks import (
     add_latent_outer,
     add_latent_trace,
@@ -42,131 +47,191 @@ class Gradient(NamedTuple):
 
 @njit(**OPTIONS)
 @no_type_check
-def accumulate_rows(observed, start, count, num_bottleneck, rows, covered, centre, gradient):
-    """Gradient of `count` rows from `start`: `rows` are their weights, `covered` those times the smoothed covariance of z."""
-    for i in range(count):
-        row = start + i
-        first = i * num_bottleneck
-        precision = observed.precision[row]
-        residual = observed.value[row] - dot(num_bottleneck, rows, first, centre, 0)
-        variance = max(dot(num_bottleneck, covered, first, rows, first), 0.0)
-        gradient.value[row] = -precision * residual
-        gradient.precision[row] = -(residual * residual + variance) / 2
-        place = observed.place[row] * num_bottleneck
-        target = gradient.weights[place : place + num_bottleneck]
-        x = covered[first : first + num_bottleneck]
-        for j in range(num_bottleneck):
-            target[j] += precision * (residual * centre[j] - x[j])
+def accumulate_row(observed, row, num_bottleneck, covered, scale, variance, centre, gradient):
+    """Gradient of one row: `covered` is its weights times S times `scale`, `variance` the smoothed variance of its f."""
+    precision = observed.precision[row]
+    place = observed.place[row] * num_bottleneck
+    residual = observed.value[row] - dot(num_bottleneck, observed.weights, place, centre, 0)
+    gradient.value[row] = -precision * residual
+    gradient.precision[row] = -(residual * residual + variance) / 2
+    target = gradient.weights[place : place + num_bottleneck]
+    pull, push = precision * residual, precision / scale if precision > 0.0 else 0.0
+    for j in range(num_bottleneck):
+        target[j] += pull * centre[j] - push * covered[j]
 
 
 @njit(**OPTIONS)
 @no_type_check
-def subtract_read_in_rows(structure, readout, size, num_bottleneck, alpha, source, target):
-    """target[row, state] -= alpha source[row, bottleneck] H, for `num_bottleneck` or fewer rows."""
-    for i in range(len(source) // num_bottleneck):
-        add_read_in(
-            structure,
-            readout,
-            -alpha,
-            source[i * num_bottleneck : (i + 1) * num_bottleneck],
-            target[i * size : (i + 1) * size],
-        )
-
-
-@njit(**OPTIONS)
-@no_type_check
-def release_few(routines, structure, readout, size, num_bottleneck, observed, start, stop, adjoint, work, gradient):
-    """U of a time with fewer rows than bottleneck, into work.half, and the rows' gradient: everything through the rows."""
-    count = stop - start
-    rows, product, carried = work.observe, work.cross, work.other
-    covered, turned, inner = work.spread, work.gathered, work.inner
-    gather(observed, start, stop, num_bottleneck, rows)
-    multiply(
-        routines,
-        count,
-        size,
-        num_bottleneck,
-        1.0,
-        rows,
-        num_bottleneck,
-        False,
-        work.half,
-        size,
-        False,
-        0.0,
-        product,
-        size,
-    )
-    multiply(routines, count, size, size, 1.0, product, size, False, adjoint, size, False, 0.0, carried, size)
-    # B Y, and from it B S = B P_z - B Y.
-    multiply(
-        routines,
-        count,
-        num_bottleneck,
-        size,
-        1.0,
-        carried,
-        size,
-        False,
-        work.half,
-        size,
-        True,
-        0.0,
-        turned,
-        num_bottleneck,
-    )
-    read_columns(structure, readout, size, num_bottleneck, count, product, covered)
-    for j in range(count * num_bottleneck):
-        covered[j] -= turned[j]
-    accumulate_rows(observed, start, count, num_bottleneck, rows, covered, work.centre, gradient)
-    multiply(
-        routines,
-        count,
-        count,
-        num_bottleneck,
-        0.5,
-        turned,
-        num_bottleneck,
-        False,
-        rows,
-        num_bottleneck,
-        True,
-        0.0,
-        inner,
-        count,
-    )
-    for i in range(count):
-        for j in range(count):
-            inner[i * count + j] *= observed.precision[start + j]
-    multiply(
-        routines,
-        count,
-        num_bottleneck,
-        count,
-        1.0,
-        inner,
-        count,
-        False,
-        rows,
-        num_bottleneck,
-        False,
-        0.0,
-        turned,
-        num_bottleneck,
-    )
-    subtract_read_in_rows(structure, readout, size, num_bottleneck, 1.0, turned[: count * num_bottleneck], carried)
-    for i in range(count):
-        precision = observed.precision[start + i]
-        x = carried[i * size : (i + 1) * size]
+def variance_of_row(structure, readout, size, num_bottleneck, observed, row, half, adjoint, work):
+    """The smoothed variance of one row's f from H P_f and Lam_f; only for a row of no precision, which E knows nothing of."""
+    place = observed.place[row] * num_bottleneck
+    clear(size, work.state)
+    for z in range(num_bottleneck):
+        w = observed.weights[place + z]
         for j in range(size):
-            x[j] *= precision
+            work.state[j] += w * half[z * size + j]
+    read_rows(structure, readout, 1, work.state, work.vector)
+    variance = dot(num_bottleneck, work.vector, 0, observed.weights, place)
+    for j in range(size):
+        variance -= work.state[j] * dot(size, adjoint, j * size, work.state, 0)
+    return max(variance, 0.0)
+
+
+@njit(**OPTIONS)
+@no_type_check
+def accumulate_rows(
+    routines,
+    structure,
+    readout,
+    size,
+    num_bottleneck,
+    observed,
+    start,
+    stop,
+    adjoint,
+    covered,
+    factor,
+    root,
+    work,
+    gradient,
+):
+    """Gradient of the rows from `start` to `stop`; `covered` is E S."""
+    if stop - start <= num_bottleneck:
+        for row in range(start, stop):
+            precision = observed.precision[row]
+            mine = covered[(row - start) * num_bottleneck : (row - start + 1) * num_bottleneck]
+            if precision > 0.0:
+                place = observed.place[row] * num_bottleneck
+                variance = max(dot(num_bottleneck, mine, 0, observed.weights, place), 0.0) / np.sqrt(precision)
+            else:
+                variance = variance_of_row(
+                    structure, readout, size, num_bottleneck, observed, row, work.half, adjoint, work
+                )
+            accumulate_row(observed, row, num_bottleneck, mine, np.sqrt(precision), variance, work.centre, gradient)
+        return
+    # More rows than E has: E = C'R, and S from E S. Where E knows little S is inaccurate, but there the rows do not look.
+    copy(num_bottleneck * num_bottleneck, root, work.observe)
+    multiply_transposed(routines, num_bottleneck, num_bottleneck, factor, num_bottleneck, work.observe, num_bottleneck)
+    solve(routines, num_bottleneck, num_bottleneck, work.observe, num_bottleneck, covered, num_bottleneck)
+    chunk = len(work.residual)
+    for first in range(start, stop, chunk):
+        last = min(first + chunk, stop)
+        gather(observed, first, last, num_bottleneck, work.gathered)
+        multiply(
+            routines,
+            last - first,
+            num_bottleneck,
+            num_bottleneck,
+            1.0,
+            work.gathered,
+            num_bottleneck,
+            False,
+            covered,
+            num_bottleneck,
+            False,
+            0.0,
+            work.spread,
+            num_bottleneck,
+        )
+        for i in range(last - first):
+            mine = work.spread[i * num_bottleneck : (i + 1) * num_bottleneck]
+            variance = max(dot(num_bottleneck, mine, 0, work.gathered, i * num_bottleneck), 0.0)
+            accumulate_row(observed, first + i, num_bottleneck, mine, 1.0, variance, work.centre, gradient)
+
+
+@njit(**OPTIONS)
+@no_type_check
+def subtract_read_in_rows(structure, readout, size, num_bottleneck, count, source, target):
+    """target[count, state] -= source[count, bottleneck] H."""
+    for i in range(count):
+        add_read_in(structure, readout, -1.0, source[i * num_bottleneck :], target[i * size :])
+
+
+@njit(**OPTIONS)
+@no_type_check
+def release(
+    routines,
+    structure,
+    readout,
+    size,
+    num_bottleneck,
+    observed,
+    start,
+    stop,
+    gain,
+    root,
+    factor,
+    innovation,
+    rank,
+    pulled,
+    adjoint,
+    work,
+    gradient,
+):
+    """The adjoint of `absorb`: lam and Lam before the rows from those after them, in place, and the rows' gradient."""
+    carried, inner, covered, turned = work.other, work.inner, work.gram, work.prior
+    multiply(routines, rank, size, size, 1.0, gain, size, False, adjoint, size, False, 0.0, carried, size)
+    read_columns(structure, readout, size, num_bottleneck, rank, gain, covered)
+    multiply(
+        routines,
+        rank,
+        num_bottleneck,
+        size,
+        -1.0,
+        carried,
+        size,
+        False,
+        work.half,
+        size,
+        True,
+        1.0,
+        covered,
+        num_bottleneck,
+    )
+    solve(routines, rank, num_bottleneck, factor, rank, covered, num_bottleneck)
+    accumulate_rows(
+        routines,
+        structure,
+        readout,
+        size,
+        num_bottleneck,
+        observed,
+        start,
+        stop,
+        adjoint,
+        covered,
+        factor,
+        root,
+        work,
+        gradient,
+    )
+    multiply(routines, rank, rank, size, 0.5, carried, size, False, gain, size, True, 0.0, inner, rank)
+    for i in range(rank):
+        inner[i * rank + i] += 0.5
+    multiply(
+        routines,
+        rank,
+        num_bottleneck,
+        rank,
+        1.0,
+        inner,
+        rank,
+        False,
+        root,
+        num_bottleneck,
+        False,
+        0.0,
+        turned,
+        num_bottleneck,
+    )
+    subtract_read_in_rows(structure, readout, size, num_bottleneck, rank, turned, carried)
     multiply(
         routines,
         num_bottleneck,
         size,
-        count,
+        rank,
         1.0,
-        rows,
+        root,
         num_bottleneck,
         True,
         carried,
@@ -176,12 +241,19 @@ def release_few(routines, structure, readout, size, num_bottleneck, observed, st
         work.half,
         size,
     )
+    clear(num_bottleneck, work.vector)
+    for i in range(rank):
+        t = innovation[i] - dot(size, gain, i * size, pulled, 0)
+        for j in range(num_bottleneck):
+            work.vector[j] += t * root[i * num_bottleneck + j]
+    add_read_in(structure, readout, 1.0, work.vector, pulled)
+    add_symmetric_read_in(structure, readout, size, num_bottleneck, work.half, work.cross, adjoint)
 
 
 @njit(**OPTIONS)
 @no_type_check
 def smooth_bottleneck(routines, structure, readout, size, num_bottleneck, adjoint, work):
-    """X into work.other, Y into work.second, S into work.prior, from H P_f in work.half."""
+    """S, the smoothed covariance of z, into work.prior from H P_f in work.half."""
     multiply(
         routines, num_bottleneck, size, size, 1.0, work.half, size, False, adjoint, size, False, 0.0, work.other, size
     )
@@ -207,101 +279,6 @@ def smooth_bottleneck(routines, structure, readout, size, num_bottleneck, adjoin
         work.prior[j] -= work.second[j]
 
 
-@njit(**OPTIONS)
-@no_type_check
-def release_many(routines, structure, readout, size, num_bottleneck, observed, start, stop, work, gradient):
-    """U of a time with many rows, into work.half, and the rows' gradient: everything through z."""
-    chunk = len(work.residual)
-    gram, turned = work.gram, work.spread
-    clear(num_bottleneck * num_bottleneck, gram)
-    for first in range(start, stop, chunk):
-        last = min(first + chunk, stop)
-        count = last - first
-        gather(observed, first, last, num_bottleneck, work.gathered)
-        multiply(
-            routines,
-            count,
-            num_bottleneck,
-            num_bottleneck,
-            1.0,
-            work.gathered,
-            num_bottleneck,
-            False,
-            work.prior,
-            num_bottleneck,
-            False,
-            0.0,
-            turned,
-            num_bottleneck,
-        )
-        accumulate_rows(observed, first, count, num_bottleneck, work.gathered, turned, work.centre, gradient)
-        for i in range(count):
-            root = np.sqrt(observed.precision[first + i])
-            x = work.gathered[i * num_bottleneck : (i + 1) * num_bottleneck]
-            for j in range(num_bottleneck):
-                x[j] *= root
-        add_gram(routines, num_bottleneck, count, 1.0, work.gathered, num_bottleneck, 1.0, gram, num_bottleneck)
-    mirror(num_bottleneck, gram)
-    multiply(
-        routines,
-        num_bottleneck,
-        num_bottleneck,
-        num_bottleneck,
-        0.5,
-        work.second,
-        num_bottleneck,
-        False,
-        gram,
-        num_bottleneck,
-        False,
-        0.0,
-        turned,
-        num_bottleneck,
-    )
-    subtract_read_in_rows(
-        structure, readout, size, num_bottleneck, 1.0, turned[: num_bottleneck * num_bottleneck], work.other
-    )
-    multiply(
-        routines,
-        num_bottleneck,
-        size,
-        num_bottleneck,
-        1.0,
-        gram,
-        num_bottleneck,
-        False,
-        work.other,
-        size,
-        False,
-        0.0,
-        work.half,
-        size,
-    )
-
-
-@njit(**OPTIONS)
-@no_type_check
-def cheaper_through_rows(count, size, num_bottleneck):
-    """Whether `release_few` takes fewer multiplications than `release_many` (count them: both are in this file)."""
-    if count > num_bottleneck:
-        return False
-    few = count * (2 * size * size + 6 * num_bottleneck * size + 4 * count * num_bottleneck)
-    many = num_bottleneck * (2 * size * size + 4 * num_bottleneck * size + 2 * num_bottleneck * num_bottleneck)
-    return few <= many + 3 * count * num_bottleneck * num_bottleneck
-
-
-@njit(**OPTIONS)
-@no_type_check
-def pull_back(observed, start, stop, num_bottleneck, shift, target):
-    """target -= G shift, through the rows."""
-    for row in range(start, stop):
-        place = observed.place[row] * num_bottleneck
-        weight = observed.precision[row] * dot(num_bottleneck, observed.weights, place, shift, 0)
-        x = observed.weights[place : place + num_bottleneck]
-        for j in range(num_bottleneck):
-            target[j] -= weight * x[j]
-
-
 @no_type_check
 def run_backward(
     routines, structure, sweep, observed, work, first, last, base, kept, pulled, adjoint, gradient, answer, asked
@@ -313,8 +290,7 @@ def run_backward(
     """
     size = structure.state[-1] + structure.latent[-1] * structure.pseudo[-1]
     num_bottleneck = structure.bottleneck[-1] + structure.pseudo[-1]
-    square = num_bottleneck * num_bottleneck
-    root_stride = len(kept.root) // len(kept.rank)
+    most_rank = len(kept.innovation) // len(kept.rank)
     readout = sweep.readout
     for i in range(last - 1, first - 1, -1):
         slot = i - base
@@ -347,12 +323,9 @@ def run_backward(
         read_rows(structure, readout, size, covariance, work.half)
         read_rows(structure, readout, 1, mean, work.centre)
         for j in range(num_bottleneck):
-            work.vector[j] = dot(size, work.half, j * size, pulled, 0)
-            work.centre[j] += work.vector[j]
-        few = cheaper_through_rows(stop - start, size, num_bottleneck) and not asking
-        if not few:
-            smooth_bottleneck(routines, structure, readout, size, num_bottleneck, adjoint, work)
+            work.centre[j] += dot(size, work.half, j * size, pulled, 0)
         if asking:
+            smooth_bottleneck(routines, structure, readout, size, num_bottleneck, adjoint, work)
             project(
                 routines,
                 structure,
@@ -364,20 +337,23 @@ def run_backward(
                 work.prior,
                 work,
             )
-        if stop == start:
-            continue
-        if few:
-            release_few(
-                routines, structure, readout, size, num_bottleneck, observed, start, stop, adjoint, work, gradient
+        if stop > start:
+            release(
+                routines,
+                structure,
+                readout,
+                size,
+                num_bottleneck,
+                observed,
+                start,
+                stop,
+                kept.gain[slot * most_rank * size :],
+                kept.root[slot * most_rank * num_bottleneck :],
+                kept.factor[slot * most_rank * most_rank :],
+                kept.innovation[slot * most_rank :],
+                kept.rank[slot],
+                pulled,
+                adjoint,
+                work,
+                gradient,
             )
-        else:
-            release_many(routines, structure, readout, size, num_bottleneck, observed, start, stop, work, gradient)
-        root = kept.root[slot * root_stride : (slot + 1) * root_stride]
-        add_gram(routines, num_bottleneck, kept.rank[slot], 0.5, root, num_bottleneck, 0.0, work.gram, num_bottleneck)
-        mirror(num_bottleneck, work.gram)
-        subtract_read_in_rows(structure, readout, size, num_bottleneck, 1.0, work.gram[:square], work.half)
-        add_symmetric_read_in(structure, readout, size, num_bottleneck, work.half, work.other, adjoint)
-        pull = work.innovation
-        copy(num_bottleneck, kept.pull[slot * num_bottleneck :], pull)
-        pull_back(observed, start, stop, num_bottleneck, work.vector, pull)
-        add_read_in(structure, readout, 1.0, pull, pulled)

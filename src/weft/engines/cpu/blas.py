@@ -28,6 +28,7 @@ class Routines(NamedTuple):
     dgemm: int
     dsyrk: int
     dtrsm: int
+    dtrmm: int
     dpotrf: int
     dgeqrf: int
 
@@ -43,6 +44,7 @@ ROUTINES = Routines(
     dgemm=_address("cython_blas", "dgemm"),
     dsyrk=_address("cython_blas", "dsyrk"),
     dtrsm=_address("cython_blas", "dtrsm"),
+    dtrmm=_address("cython_blas", "dtrmm"),
     dpotrf=_address("cython_lapack", "dpotrf"),
     dgeqrf=_address("cython_lapack", "dgeqrf"),
 )
@@ -131,6 +133,26 @@ def solve_transposed(routines, m, n, c, ldc, b, ldb):
     """b[m, n] becomes C'^-1 b for upper triangular C."""
     call_fortran(
         routines.dtrsm,
+        (RIGHT, LOWER, TRANSPOSED, PLAIN, n, m, 1.0, c.ctypes.data, ldc, b.ctypes.data, ldb),
+    )
+
+
+@njit(**OPTIONS)
+@no_type_check
+def solve(routines, m, n, c, ldc, b, ldb):
+    """b[m, n] becomes C^-1 b for upper triangular C."""
+    call_fortran(
+        routines.dtrsm,
+        (RIGHT, LOWER, PLAIN, PLAIN, n, m, 1.0, c.ctypes.data, ldc, b.ctypes.data, ldb),
+    )
+
+
+@njit(**OPTIONS)
+@no_type_check
+def multiply_transposed(routines, m, n, c, ldc, b, ldb):
+    """b[m, n] becomes C' b for upper triangular C."""
+    call_fortran(
+        routines.dtrmm,
         (RIGHT, LOWER, TRANSPOSED, PLAIN, n, m, 1.0, c.ctypes.data, ldc, b.ctypes.data, ldb),
     )
 

@@ -18,6 +18,7 @@ import platformdirs
 from weft.engines.cpu.adjoint import Gradient, run_backward
 from weft.engines.cpu.blas import OPTIONS, ROUTINES
 from weft.engines.cpu.blocks import Structure
+from weft.engines.cpu.draws import KeptDraws, run_draws_backward, run_draws_forward
 from weft.engines.cpu.filter import Asked, Kept, Sweep, Work, run_forward
 from weft.engines.cpu.rows import Observed
 
@@ -30,6 +31,8 @@ class Kernels(NamedTuple):
 
     forward: Callable[..., tuple[float, int]]
     backward: Callable[..., None]
+    draws_forward: Callable[..., int]
+    draws_backward: Callable[..., None]
 
 
 _lock = threading.Lock()
@@ -49,18 +52,21 @@ def _load() -> Kernels:
     try:
         with _cache_directory() as cache:
             common = (numba.typeof(ROUTINES), *(_type_of(kind) for kind in (Structure, Sweep, Observed, Work)))
-            span, vector, kept, asked = numba.int64, numba.float64[::1], _type_of(Kept), _type_of(Asked)
-            boolean = numba.boolean
-            return Kernels(
-                forward=_compile(
-                    run_forward, (*common, span, span, boolean, span, kept, vector, vector, boolean, asked), cache
-                ),
-                backward=_compile(
-                    run_backward,
-                    (*common, span, span, span, kept, vector, vector, _type_of(Gradient), boolean, asked),
-                    cache,
-                ),
+            span, boolean, vector, kept, asked = (
+                numba.int64,
+                numba.boolean,
+                numba.float64[::1],
+                _type_of(Kept),
+                _type_of(Asked),
             )
+            places, kept_draws = numba.int64[::1], _type_of(KeptDraws)
+            arguments = {
+                run_forward: (span, span, boolean, span, kept, vector, vector, boolean, asked),
+                run_backward: (span, span, span, kept, vector, vector, _type_of(Gradient), boolean, asked),
+                run_draws_forward: (span, span, boolean, span, kept_draws, vector, span, vector, vector, vector),
+                run_draws_backward: (span, span, span, kept_draws, span, vector, vector, places, vector, vector),
+            }
+            return Kernels(*(_compile(kernel, common + own, cache) for kernel, own in arguments.items()))
     finally:
         notice.cancel()
 
@@ -73,7 +79,7 @@ def _compile(function: Callable, signature: tuple, cache: bool) -> Callable:
     return dispatcher
 
 
-KERNEL_FILES = ("blas", "blocks", "rows", "filter", "adjoint", "compiled")
+KERNEL_FILES = ("blas", "blocks", "rows", "filter", "adjoint", "draws", "compiled")
 MATRICES = {"transition", "turned", "process_noise"}
 INTEGERS = {"step", "row_start", "row_stop", "query_start", "query_stop", "place", "rank"}
 

@@ -5,7 +5,7 @@ With F = E H P, W = I + F H' E' = C'C, Z = C'^-1 F and a = C'^-1 c:
 
     log factor = -log det C - (|a|^2 + remainder) / 2;   P_f = P - Z'Z;   m_f = m + Z'a.
 
-The backward sweep needs P_f, m_f, R = C'^-1 E and the pull R'a of each step.
+The backward sweep needs P_f, m_f, Z, C, a and R = C'^-1 E of each step.
 """
 
 from typing import NamedTuple, no_type_check
@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from weft.engines.cpu.blas import OPTIONS, add_gram, factor, multiply, solve_transposed
-from weft.engines.cpu.blocks import clear, copy, mirror, move_covariance, move_mean, read_columns, read_rows
+from weft.engines.cpu.blocks import copy, mirror, move_covariance, move_mean, read_columns, read_rows
 from weft.engines.cpu.rows import compress_by_gram, compress_by_rotation, dot, substitute, whiten
 
 # How much the rounding of a Gram matrix may move the log factor, per row, before the rows are rotated instead.
@@ -39,12 +39,14 @@ class Sweep(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What the backward sweep needs of each step, from step `base` on."""
+    """What the backward sweep needs of each step, from step `base` on: P_f, m_f, Z, R, C, a and how many rows the last four have."""
 
     covariance: np.ndarray
     mean: np.ndarray
+    gain: np.ndarray
     root: np.ndarray
-    pull: np.ndarray
+    factor: np.ndarray
+    innovation: np.ndarray
     rank: np.ndarray
 
 
@@ -86,9 +88,9 @@ class Work(NamedTuple):
 
 @njit(**OPTIONS)
 @no_type_check
-def condition(routines, structure, readout, size, num_bottleneck, rank, work, info):
-    """Whiten by W: work.cross becomes Z, work.innovation a, work.inner C. Whether it worked, and log det C + |a|^2 / 2."""
-    observe, cross, spread, inner = work.observe, work.cross, work.spread, work.inner
+def condition(routines, structure, readout, size, num_bottleneck, rank, gain, inner, work):
+    """Whiten by W: `gain` becomes Z, `inner` C, work.innovation a. Whether it worked, and log det C + |a|^2 / 2."""
+    observe, spread = work.observe, work.spread
     multiply(
         routines,
         rank,
@@ -102,10 +104,10 @@ def condition(routines, structure, readout, size, num_bottleneck, rank, work, in
         size,
         False,
         0.0,
-        cross,
+        gain,
         size,
     )
-    read_columns(structure, readout, size, num_bottleneck, rank, cross, spread)
+    read_columns(structure, readout, size, num_bottleneck, rank, gain, spread)
     multiply(
         routines,
         rank,
@@ -124,10 +126,10 @@ def condition(routines, structure, readout, size, num_bottleneck, rank, work, in
     )
     for i in range(rank):
         inner[i * rank + i] += 1.0
-    if not factor(routines, rank, inner, rank, info):
+    if not factor(routines, rank, inner, rank, work.info):
         return False, 0.0
     substitute(rank, inner, work.innovation)
-    solve_transposed(routines, rank, size, inner, rank, cross, size)
+    solve_transposed(routines, rank, size, inner, rank, gain, size)
     loss = 0.0
     for i in range(rank):
         loss += np.log(inner[i * rank + i]) + work.innovation[i] * work.innovation[i] / 2
@@ -136,9 +138,9 @@ def condition(routines, structure, readout, size, num_bottleneck, rank, work, in
 
 @njit(**OPTIONS)
 @no_type_check
-def remaining_variance(structure, readout, size, num_bottleneck, rank, work):
+def remaining_variance(structure, readout, size, num_bottleneck, rank, gain, work):
     """Trace of the bottleneck's covariance after conditioning."""
-    read_columns(structure, readout, size, num_bottleneck, rank, work.cross, work.spread)
+    read_columns(structure, readout, size, num_bottleneck, rank, gain, work.spread)
     total = -dot(rank * num_bottleneck, work.spread, 0, work.spread, 0)
     for i in range(num_bottleneck):
         total += work.prior[i * num_bottleneck + i]
@@ -147,37 +149,39 @@ def remaining_variance(structure, readout, size, num_bottleneck, rank, work):
 
 @njit(**OPTIONS)
 @no_type_check
-def absorb(routines, structure, readout, size, num_bottleneck, observed, start, stop, mean, covariance, work):
-    """Condition mean and covariance on the rows from `start` to `stop`, in place: whether it worked, log factor, rank."""
-    info = work.info
+def absorb(
+    routines, structure, readout, size, num_bottleneck, observed, start, stop, mean, covariance, gain, inner, work
+):
+    """Condition mean and covariance on the rows from `start` to `stop`, in place: whether it worked, log factor, rank.
+
+    Leaves Z in `gain`, C in `inner`, E in work.observe and a in work.innovation.
+    """
     count = stop - start
-    read_rows(structure, readout, size, covariance, work.half)
-    read_rows(structure, readout, 1, mean, work.centre)
     rank = min(count, num_bottleneck)
     remainder = 0.0
+    read_rows(structure, readout, size, covariance, work.half)
+    read_rows(structure, readout, 1, mean, work.centre)
     if count <= num_bottleneck:
         whiten(observed, start, stop, num_bottleneck, work.centre, work.observe, work.innovation)
-        worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, work, info)
+        worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, gain, inner, work)
     else:
         read_columns(structure, readout, size, num_bottleneck, num_bottleneck, work.half, work.prior)
-        worked, remainder, error = compress_by_gram(
-            routines, observed, start, stop, num_bottleneck, work.centre, work, info
-        )
+        worked, remainder, error = compress_by_gram(routines, observed, start, stop, num_bottleneck, work.centre, work)
         if worked:
-            worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, work, info)
+            worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, gain, inner, work)
         if worked:
-            uncertain = error * remaining_variance(structure, readout, size, num_bottleneck, rank, work)
+            uncertain = error * remaining_variance(structure, readout, size, num_bottleneck, rank, gain, work)
             worked = uncertain <= GRAM_TOLERANCE * count
         if not worked:
-            remainder = compress_by_rotation(routines, observed, start, stop, num_bottleneck, work.centre, work, info)
-            worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, work, info)
+            remainder = compress_by_rotation(routines, observed, start, stop, num_bottleneck, work.centre, work)
+            worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, gain, inner, work)
     if not worked:
         return False, 0.0, rank
-    add_gram(routines, size, rank, -1.0, work.cross, size, 1.0, covariance, size)
+    add_gram(routines, size, rank, -1.0, gain, size, 1.0, covariance, size)
     mirror(size, covariance)
     for i in range(rank):
         a = work.innovation[i]
-        x = work.cross[i * size : (i + 1) * size]
+        x = gain[i * size : (i + 1) * size]
         for j in range(size):
             mean[j] += a * x[j]
     return True, -loss - remainder / 2, rank
@@ -242,7 +246,7 @@ def run_forward(
     size = structure.state[-1] + structure.latent[-1] * structure.pseudo[-1]
     num_bottleneck = structure.bottleneck[-1] + structure.pseudo[-1]
     square = size * size
-    root_stride = len(kept.root) // max(len(kept.rank), 1)
+    most_rank = len(kept.innovation) // max(len(kept.rank), 1)
     total = 0.0
     current = covariance
     if keep and last > first:
@@ -253,9 +257,24 @@ def run_forward(
         slot = i - base
         rank = 0
         start, stop = sweep.row_start[i], sweep.row_stop[i]
+        gain, inner = work.cross, work.inner
+        if keep:
+            gain, inner = kept.gain[slot * most_rank * size :], kept.factor[slot * most_rank * most_rank :]
         if stop > start:
             worked, share, rank = absorb(
-                routines, structure, sweep.readout, size, num_bottleneck, observed, start, stop, mean, current, work
+                routines,
+                structure,
+                sweep.readout,
+                size,
+                num_bottleneck,
+                observed,
+                start,
+                stop,
+                mean,
+                current,
+                gain,
+                inner,
+                work,
             )
             if not worked:
                 return total, i
@@ -264,15 +283,10 @@ def run_forward(
             kept.rank[slot] = rank
             copy(size, mean, kept.mean[slot * size :])
             if rank > 0:
-                root = kept.root[slot * root_stride : (slot + 1) * root_stride]
+                root = kept.root[slot * most_rank * num_bottleneck :]
+                copy(rank, work.innovation, kept.innovation[slot * most_rank :])
                 copy(rank * num_bottleneck, work.observe, root)
-                solve_transposed(routines, rank, num_bottleneck, work.inner, rank, root, num_bottleneck)
-                pull = kept.pull[slot * num_bottleneck : (slot + 1) * num_bottleneck]
-                clear(num_bottleneck, pull)
-                for row in range(rank):
-                    a = work.innovation[row]
-                    for j in range(num_bottleneck):
-                        pull[j] += a * root[row * num_bottleneck + j]
+                solve_transposed(routines, rank, num_bottleneck, inner, rank, root, num_bottleneck)
         if answer and sweep.query_stop[i] > sweep.query_start[i]:
             read_rows(structure, sweep.readout, size, current, work.half)
             read_columns(structure, sweep.readout, size, num_bottleneck, num_bottleneck, work.half, work.prior)

@@ -14,6 +14,7 @@ from weft.engines.cpu.blocks import clear, copy
 
 # A Gram matrix knows directions without information only to its own rounding: this many units of it are added before factoring.
 GRAM_JITTER = 8 * np.finfo(np.float64).eps
+SMALLEST_CORNER = 1e-15
 
 
 class Observed(NamedTuple):
@@ -61,7 +62,7 @@ def whiten(observed, start, stop, num_bottleneck, centre, target, innovation):
 
 @njit(**OPTIONS)
 @no_type_check
-def compress_by_gram(routines, observed, start, stop, num_bottleneck, centre, work, info):
+def compress_by_gram(routines, observed, start, stop, num_bottleneck, centre, work):
     """E as a Cholesky factor of the rows' Gram matrix: fast, and exact where no direction is without information.
 
     Returns whether it worked, the remainder and the largest rounding error of the Gram matrix.
@@ -91,7 +92,7 @@ def compress_by_gram(routines, observed, start, stop, num_bottleneck, centre, wo
         observe[row + i] = gram[row + i] + error
         for j in range(i + 1, num_bottleneck):
             observe[row + j] = gram[j * num_bottleneck + i]
-    if not factor(routines, num_bottleneck, observe, num_bottleneck, info):
+    if not factor(routines, num_bottleneck, observe, num_bottleneck, work.info):
         return False, 0.0, error
     substitute(num_bottleneck, observe, innovation)
     for i in range(num_bottleneck):
@@ -113,7 +114,7 @@ def substitute(size, upper, vector):
 
 @njit(**OPTIONS)
 @no_type_check
-def compress_by_rotation(routines, observed, start, stop, num_bottleneck, centre, work, info):
+def compress_by_rotation(routines, observed, start, stop, num_bottleneck, centre, work):
     """E as the triangular factor of the rows themselves, chunk after chunk: half the speed, all the digits. The remainder."""
     chunk = len(work.residual)
     stride = num_bottleneck + chunk
@@ -134,10 +135,17 @@ def compress_by_rotation(routines, observed, start, stop, num_bottleneck, centre
         for i in range(last - first):
             stack[num_bottleneck * stride + num_bottleneck + i] = work.residual[i]
         height = num_bottleneck + last - first
-        orthogonalise(routines, height, num_bottleneck + 1, stack, stride, work.scales, work.lapack, info)
+        orthogonalise(routines, height, num_bottleneck + 1, stack, stride, work.scales, work.lapack, work.info)
         for i in range(num_bottleneck):
             innovation[i] = stack[num_bottleneck * stride + i]
             for j in range(i, num_bottleneck):
                 observe[i * num_bottleneck + j] = stack[j * stride + i]
         remainder += stack[num_bottleneck * stride + num_bottleneck] ** 2
+    # A direction without rows gets a trace of information, far below what rounding leaves, so that E can be solved with.
+    largest = 0.0
+    for i in range(num_bottleneck):
+        largest = max(largest, abs(observe[i * num_bottleneck + i]))
+    for i in range(num_bottleneck):
+        if abs(observe[i * num_bottleneck + i]) < SMALLEST_CORNER * largest:
+            observe[i * num_bottleneck + i] = SMALLEST_CORNER * largest
     return remainder

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Forward and backward sweeps over a series, or a half of it, in bounded memory and in slices that can be interrupted."""
 
+import itertools
 import threading
 
 import numpy as np
@@ -60,18 +61,21 @@ def make_work(structure: Structure) -> Work:
 
 def make_kept(count: int, size: int, num_bottleneck: int, most_rank: int) -> Kept:
     return Kept(
-        np.empty(count * size * size),
-        np.empty(count * size),
-        np.empty(count * most_rank * num_bottleneck),
-        np.empty(count * num_bottleneck),
-        np.empty(count, dtype=np.int64),
+        covariance=np.empty(count * size * size),
+        mean=np.empty(count * size),
+        gain=np.empty(count * most_rank * size),
+        root=np.empty(count * most_rank * num_bottleneck),
+        factor=np.empty(count * most_rank * most_rank),
+        innovation=np.empty(count * most_rank),
+        rank=np.empty(count, dtype=np.int64),
     )
 
 
-def segment_length(count: int, size: int, num_bottleneck: int, most_rank: int, budget: int) -> int:
-    """The longest segment whose kept steps, with one checkpoint a segment, fit the budget; about sqrt(count) if none does."""
-    step = 8 * (size * size + size + most_rank * num_bottleneck + num_bottleneck + 1)
-    checkpoint = 8 * (size * size + size)
+def segment_length(count: int, step: int, checkpoint: int, budget: int) -> int:
+    """The longest segment whose kept steps, with one checkpoint a segment, fit the budget; about sqrt(count) if none does.
+
+    `step` and `checkpoint` are the bytes of one of each.
+    """
     if count * step + checkpoint <= budget:
         return count
     # length * step + (count / length + 1) * checkpoint = budget, the larger root.
@@ -80,7 +84,21 @@ def segment_length(count: int, size: int, num_bottleneck: int, most_rank: int, b
     smallest_memory = int(np.ceil(np.sqrt(count * checkpoint / step)))
     if room <= 0 or discriminant < 0:
         return smallest_memory
-    return max(int((room + np.sqrt(discriminant)) / (2 * step)), smallest_memory, 1)
+    return max(int((room + np.sqrt(discriminant)) / (2 * step)), smallest_memory)
+
+
+def segments(count: int, length: int) -> list[tuple[int, int]]:
+    """0 to `count` in segments; an odd piece comes first, so that the last, which is kept as it is met, is a long one."""
+    return list(itertools.pairwise([0, *range(count - (count - 1) // length * length, count + 1, length)]))
+
+
+def slices(flops: np.ndarray, first: int, last: int) -> list[tuple[int, int]]:
+    """`first` to `last` in pieces of about SECONDS_PER_SLICE, by the cumulative work before each step."""
+    whole = flops[last] - flops[first]
+    pieces = max(1, int(whole / (FLOPS_PER_SECOND * SECONDS_PER_SLICE)))
+    inner = np.searchsorted(flops, flops[first] + whole * np.arange(1, pieces) / pieces)
+    edges = np.unique(np.clip(np.concatenate([[first], inner, [last]]), first, last))
+    return [(int(begin), int(end)) for begin, end in itertools.pairwise(edges)]
 
 
 class Filter:
@@ -108,17 +126,9 @@ class Filter:
         self._kept = make_kept(0, 1, 1, 1)
         self._checkpoints: list[tuple[int, np.ndarray, np.ndarray]] = []
 
-    def _slices(self, first: int, last: int) -> list[tuple[int, int]]:
-        """first to last in pieces of about SECONDS_PER_SLICE."""
-        whole = self._flops[last] - self._flops[first]
-        pieces = max(1, int(whole / (FLOPS_PER_SECOND * SECONDS_PER_SLICE)))
-        inner = np.searchsorted(self._flops, self._flops[first] + whole * np.arange(1, pieces) / pieces)
-        edges = np.unique(np.clip(np.concatenate([[first], inner, [last]]), first, last))
-        return [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-
     def _forward(self, first: int, last: int, keep: bool, base: int, answer: bool) -> float:
         total = 0.0
-        for begin, end in self._slices(first, last):
+        for begin, end in slices(self._flops, first, last):
             if self.stop.is_set():
                 raise Stopped
             share, broken = kernels().forward(
@@ -148,12 +158,12 @@ class Filter:
 
     def run_keeping(self, budget: int) -> None:
         """The value, keeping what the way back needs: a checkpoint a segment, and every step of the last segment."""
-        size, bottleneck = self.problem.size, self.problem.num_bottleneck
-        length = segment_length(self.num_steps, size, bottleneck, self._most_rank, budget)
-        # The odd piece comes first, so that the last segment, which is kept as it is met, is a long one.
-        edges = [0, *range(self.num_steps - (self.num_steps - 1) // length * length, self.num_steps + 1, length)]
-        self._kept = make_kept(min(length, self.num_steps), size, bottleneck, self._most_rank)
-        for first, last in zip(edges[:-1], edges[1:], strict=True):
+        size, bottleneck, rank = self.problem.size, self.problem.num_bottleneck, self._most_rank
+        checkpoint = 8 * (size * size + size)
+        step = checkpoint + 8 * (rank * (size + bottleneck + rank + 1) + 1)
+        length = segment_length(self.num_steps, step, checkpoint, budget)
+        self._kept = make_kept(min(length, self.num_steps), size, bottleneck, rank)
+        for first, last in segments(self.num_steps, length):
             final = last == self.num_steps
             if not final:
                 self._checkpoints.append((first, self.mean.copy(), self.covariance.copy()))
@@ -169,7 +179,7 @@ class Filter:
             if last < self.num_steps:
                 self.mean, self.covariance = mean, covariance
                 self._forward(first, last, True, first, False)
-            for begin, end in reversed(self._slices(first, last)):
+            for begin, end in reversed(slices(self._flops, first, last)):
                 if self.stop.is_set():
                     raise Stopped
                 kernels().backward(

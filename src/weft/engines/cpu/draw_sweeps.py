@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: MIT
+"""Means of many sets of values over a series, in bounded memory: the filter once for all of them, then back."""
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.data.layout import Layout
+from weft.engines.cpu.blas import ROUTINES
+from weft.engines.cpu.compiled import kernels
+from weft.engines.cpu.draws import KeptDraws
+from weft.engines.cpu.filter import Asked
+from weft.engines.cpu.problem import Problem, forward_sweep
+from weft.engines.cpu.sweeps import (
+    MEMORY_BUDGET,
+    breakdown,
+    flops_per_step,
+    make_work,
+    segment_length,
+    segments,
+    slices,
+)
+from weft.engines.cpu.threads import single_blas_thread
+
+# More draws than this are done in several passes, which bounds what a step must keep.
+MOST_DRAWS_AT_ONCE = 256
+
+
+def smoothed_means(
+    problem: Problem, values: Float[np.ndarray, "row draw"], queries: Layout, asked: Asked
+) -> Float[np.ndarray, "query draw"]:
+    """The mean of f at each query given each draw's values; the problem's own values must be zero."""
+    answers = np.zeros((queries.num_rows, values.shape[1]))
+    with single_blas_thread():
+        for first in range(0, values.shape[1], MOST_DRAWS_AT_ONCE):
+            mine = slice(first, first + MOST_DRAWS_AT_ONCE)
+            answers[:, mine] = _means_of(problem, np.ascontiguousarray(values[:, mine]), queries, asked)
+    return answers
+
+
+def _means_of(
+    problem: Problem, values: Float[np.ndarray, "row draw"], queries: Layout, asked: Asked
+) -> Float[np.ndarray, "query draw"]:
+    size, bottleneck, draws, count = problem.size, problem.num_bottleneck, values.shape[1], problem.num_times
+    sweep = forward_sweep(problem, count, queries)
+    work = make_work(problem.structure)
+    scratch = np.zeros((size + 2 * bottleneck + len(work.residual)) * draws)
+    rank = max(1, int(min(problem.layout.counts.max(initial=0), bottleneck)))
+    step = 8 * (bottleneck * (size + draws) + rank * (size + bottleneck + draws))
+    length = segment_length(count, step, 8 * size * (size + draws), MEMORY_BUDGET)
+    steps = min(length, count)
+    kept = KeptDraws(
+        half=np.empty(steps * bottleneck * size),
+        centre=np.empty(steps * bottleneck * draws),
+        gain=np.empty(steps * rank * size),
+        root=np.empty(steps * rank * bottleneck),
+        innovation=np.empty(steps * rank * draws),
+        rank=np.empty(steps, dtype=np.int64),
+    )
+    common = (ROUTINES, problem.structure, sweep, problem.observed, work)
+    flops = (1 + draws / size) * flops_per_step(problem.layout.counts, size, bottleneck)
+    flops = np.concatenate([[0.0], np.cumsum(flops)])
+
+    def forward(first: int, last: int, keep: bool, mean: np.ndarray, covariance: np.ndarray) -> None:
+        for begin, end in slices(flops, first, last):
+            broken = kernels().draws_forward(
+                *common, begin, end, keep, first, kept, values.reshape(-1), draws, mean, covariance, scratch
+            )
+            if broken >= 0:
+                raise breakdown(problem, broken)
+
+    if problem.start_mean is None or problem.start_covariance is None:
+        mean, covariance = np.zeros(size * draws), problem.initial_covariance()
+    else:
+        mean, covariance = np.repeat(problem.start_mean, draws), problem.start_covariance.reshape(-1).copy()
+    checkpoints = []
+    for first, last in segments(count, length):
+        checkpoints.append((first, last, mean.copy(), covariance.copy()))
+        forward(first, last, last == count, mean, covariance)
+
+    pulled, answers = np.zeros(size * draws), np.zeros(queries.num_rows * draws)
+    for first, last, mean, covariance in reversed(checkpoints):
+        if last < count:
+            forward(first, last, True, mean, covariance)
+        for begin, end in reversed(slices(flops, first, last)):
+            kernels().draws_backward(
+                *common, begin, end, first, kept, draws, pulled, scratch, asked.place, asked.weights, answers
+            )
+    return answers.reshape(-1, draws)
