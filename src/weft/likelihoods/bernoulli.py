@@ -63,5 +63,5 @@ class Bernoulli(Likelihood):
 
     def initial(self, values: PerRow, extra: RowExtras = NO_EXTRAS) -> tuple[PerRow, PerRow]:
         fraction = 0.25 + 0.5 * jnp.asarray(values)
-        mean, slope = inverse(self.link, fraction)
+        mean, slope = inverse(self.link, fraction, jnp)
         return mean, 2 / (slope**2 * fraction * (1 - fraction))

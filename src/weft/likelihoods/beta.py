@@ -73,5 +73,5 @@ class Beta(Likelihood):
         return np.random.default_rng(seed).beta(one, other)
 
     def initial(self, values: PerRow, extra: RowExtras = NO_EXTRAS) -> tuple[PerRow, PerRow]:
-        mean, slope = inverse("logit", values)
+        mean, slope = inverse("logit", values, jnp)
         return mean, (1 + self.precision) / slope

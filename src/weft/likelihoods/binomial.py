@@ -4,6 +4,7 @@
 from typing import ClassVar
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import scipy.special
 from jax.scipy.special import gammaln
@@ -67,8 +68,8 @@ class Binomial(Likelihood):
 
         def bend(values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             fraction = (values + 0.5) / (trials[rows] + 1)
-            centre, slope = inverse(self.link, fraction)
-            return np.asarray(centre), np.asarray(slope) * np.sqrt(fraction * (1 - fraction) / (trials[rows] + 1))
+            centre, slope = inverse(self.link, fraction, np)
+            return np.asarray(centre), slope * np.sqrt(fraction * (1 - fraction) / (trials[rows] + 1))
 
         return invert_counts(mixed(cumulative, bend, mean, variance), probability, trials, largest=trials)
 
@@ -88,7 +89,7 @@ class Binomial(Likelihood):
     def initial(self, values: PerRow, extra: RowExtras = NO_EXTRAS) -> tuple[PerRow, PerRow]:
         trials = extra.trials_of(values)
         fraction = (values + 0.5) / (trials + 1)
-        mean, slope = inverse(self.link, fraction)
+        mean, slope = inverse(self.link, fraction, jnp)
         return mean, (trials + 1) / (slope**2 * fraction * (1 - fraction))
 
 

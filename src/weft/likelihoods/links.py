@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """From f to a probability or a rate, and expectations of those under a Gaussian f."""
 
+import functools
+from types import ModuleType
 from typing import Literal, get_args
 
 import jax
@@ -24,11 +26,18 @@ def check_link(link: str) -> None:
         raise ValueError(f"link must be one of {list(get_args(Link))}; it is {link!r}")
 
 
+def softplus(x: PerRow) -> PerRow:
+    """The logarithm of 1 + e^x, without overflow."""
+    return jnp.maximum(x, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
 def log_probability(link: Link, f: PerRow) -> PerRow:
     """The logarithm of the probability at f; of its complement at -f."""
-    return -jax.nn.softplus(-f) if link == "logit" else jax.scipy.special.log_ndtr(f)
+    return -softplus(-f) if link == "logit" else jax.scipy.special.log_ndtr(f)
 
 
+# Compiled here, once a shape: called as it stands, the loop of the quadrature would be compiled anew at each call.
+@functools.partial(jax.jit, static_argnames="link")
 def expected_log_probability(link: Link, mean: PerRow, variance: PerRow) -> PerRow:
     return expect_around(lambda f: log_probability(link, f), mean, variance, 0.0, BEND_WIDTH)
 
@@ -38,6 +47,7 @@ def expected_softplus(mean: PerRow, variance: PerRow) -> PerRow:
     return -expected_log_probability("logit", -mean, variance)
 
 
+@functools.partial(jax.jit, static_argnames="link")
 def probability_moments(link: Link, mean: PerRow, variance: PerRow) -> tuple[PerRow, PerRow]:
     """Mean and variance of the probability at f ~ N(mean, variance)."""
     function = jax.nn.sigmoid if link == "logit" else jax.scipy.special.ndtr
@@ -51,12 +61,12 @@ def probability(link: Link, f: Float[AnyArray, "..."]) -> Float[np.ndarray, "...
     return scipy.special.expit(f) if link == "logit" else scipy.special.ndtr(f)
 
 
-def inverse(link: Link, fraction: PerRow) -> tuple[PerRow, PerRow]:
+def inverse(link: Link, fraction: PerRow, numpy: ModuleType) -> tuple[PerRow, PerRow]:
     """F at a probability of `fraction`, and the derivative of f with respect to it."""
     if link == "logit":
-        return jnp.log(fraction) - jnp.log1p(-fraction), 1 / (fraction * (1 - fraction))
-    f = jax.scipy.special.ndtri(fraction)
-    return f, jnp.sqrt(2 * jnp.pi) * jnp.exp(0.5 * f**2)
+        return numpy.log(fraction) - numpy.log1p(-fraction), 1 / (fraction * (1 - fraction))
+    f = scipy.special.ndtri(fraction) if numpy is np else jax.scipy.special.ndtri(fraction)
+    return f, np.sqrt(2 * np.pi) * numpy.exp(0.5 * f**2)
 
 
 def rate_moments(exposure: PerRow, mean: PerRow, variance: PerRow) -> tuple[PerRow, PerRow]:

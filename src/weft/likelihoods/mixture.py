@@ -12,7 +12,7 @@ import scipy.special
 from jaxtyping import Float, Int
 from scipy.optimize import elementwise
 
-from weft.likelihoods.quadrature import NUM_WARPED, VARIANCE_FLOOR, warped_rule
+from weft.likelihoods.quadrature import NUM_WARPED, VARIANCE_FLOOR, make_warp, warped_node
 from weft.likelihoods.rows import PerRow, Probability
 
 # Rows handled at once, which bounds the memory.
@@ -39,7 +39,8 @@ def mixed(
 
     def mixture(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
         centre, width = bend(values, rows)
-        scores, weights = warped_rule(positions, mean[None, rows], deviation[None, rows], centre[None], width[None], np)
+        warp = make_warp(mean[rows], deviation[rows], centre, width, np)
+        scores, weights = warped_node(positions, warp, np)
         nodes = mean[rows] + deviation[rows] * np.asarray(scores)
         return np.sum(weights * cumulative(values, nodes, rows), axis=0) / np.sum(weights, axis=0)
 

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from weft.arrays import AnyArray
 from weft.domains import positive
 from weft.likelihoods.base import Likelihood
-from weft.likelihoods.links import expected_softplus, rate_moments
+from weft.likelihoods.links import expected_softplus, rate_moments, softplus
 from weft.likelihoods.mixture import invert_counts, mixed
 from weft.likelihoods.rows import NO_EXTRAS, PerRow, Probability, RowExtras, Support
 
@@ -26,7 +26,7 @@ class NegativeBinomial(Likelihood):
 
     def log_density(self, values: PerRow, f: PerRow, extra: RowExtras = NO_EXTRAS) -> PerRow:
         log_rate = f + jnp.log(extra.exposure_of(values))
-        overshoot = jnp.logaddexp(0.0, log_rate - jnp.log(self.dispersion))
+        overshoot = softplus(log_rate - jnp.log(self.dispersion))
         return self._log_base(values) + values * log_rate - (values + self.dispersion) * overshoot
 
     def expected_log_density(

@@ -7,7 +7,7 @@ override it.
 """
 
 from collections.abc import Iterator
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -39,6 +39,7 @@ COORDINATES = {
 }
 
 
+@runtime_checkable
 class Density(Protocol):
     """What is needed of a likelihood here."""
 
@@ -91,7 +92,7 @@ def quantile(
 
 def interpolate_quantile(probability: float, reached: np.ndarray, values: np.ndarray) -> float:
     """Where `reached`, a cumulative distribution at `values`, is `probability`."""
-    # On the scale of normal scores quantiles are nearly a straight line. Far out, sums no longer grow in double precision.
+    # On the scale of normal scores quantiles are nearly a straight line. Far out, rounding stops the sums.
     growing = (reached > 1e-13) & (reached < 1 - 1e-13) & (np.diff(reached, prepend=0) > 0)
     scores = scipy.special.ndtri(reached[growing])
     return float(PchipInterpolator(scores, values[growing])(scipy.special.ndtri(probability)))

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Expectations of a function of a Gaussian variable, one a row.
 
-Both rules are sums of weights times function(mean + deviation * score), differentiated with scores and weights held fixed:
-the gradient in the mean is the same quadrature of the derivative (Bonnet's identity), that in the variance of
+Both rules are sums of weights times function(mean + deviation * score), differentiated with scores and weights held
+fixed: the gradient in the mean is the same quadrature of the derivative (Bonnet's identity), that in the variance of
 derivative * score / (2 deviation) (Price's, before integration by parts, so that a kink needs no second derivative).
 """
 
 from collections.abc import Callable
 from types import ModuleType
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,46 +53,68 @@ def expect_around(
     For log(1 + e^f) (centre 0, width 2) the error is below 1e-13 up to a standard deviation of 10, and 4e-11 at 30. For
     log(1 + f^2) it is below 5e-8 up to a standard deviation of 1000. The cost is `NUM_WARPED` evaluations a row.
     """
-    centre, width = jnp.broadcast_to(centre, mean.shape), jnp.broadcast_to(width, mean.shape)
     deviation = jnp.sqrt(variance + VARIANCE_FLOOR)
-    positions = np.linspace(0.0, 1.0, NUM_WARPED)[:, None]
-    scores, weights = jax.lax.stop_gradient(
-        warped_rule(positions, mean[None], deviation[None], centre[None], width[None], jnp)
+    warp = jax.lax.stop_gradient(
+        make_warp(mean, deviation, jnp.broadcast_to(centre, mean.shape), jnp.broadcast_to(width, mean.shape), jnp)
     )
-    at_nodes = jax.vmap(lambda score: function(mean + deviation * score))(scores)
-    return jnp.sum(weights * at_nodes, axis=0) / jnp.sum(weights, axis=0)
+    # The weights add up to one but for the error of the rule, which then only meets the change of the function.
+    at_mean = function(mean)
+
+    # A loop over nodes: three times faster on a CPU than all at once, where XLA fuses what is per row into every node.
+    def add(total: Array, position: Array) -> tuple[Array, None]:
+        score, weight = warped_node(position, warp, jnp)
+        return total + weight * (function(mean + deviation * score) - at_mean), None
+
+    total, _ = jax.lax.scan(add, jnp.asarray(at_mean), jnp.linspace(0.0, 1.0, NUM_WARPED))
+    return total
 
 
-def warped_rule(
-    position: Float[AnyArray, "node 1"],
-    mean: Float[AnyArray, "1 row"],
-    deviation: Float[AnyArray, "1 row"],
-    centre: Float[AnyArray, "1 row"],
-    width: Float[AnyArray, "1 row"],
-    numpy: ModuleType,
-) -> tuple[Float[AnyArray, "node row"], Float[AnyArray, "node row"]]:
-    """(f - mean) / deviation at positions in [0, 1], and weights (not normalised): the trapezoidal rule in u.
+class Warp(NamedTuple):
+    """For each row, the coordinate u in which nodes are evenly spaced: f = centre + width sinh(u).
 
-    f = centre + width sinh(u) for u evenly spaced over mean +- REACH deviations: dense around the centre, where the
-    function bends, and ever wider apart beyond. The trapezoidal rule converges exponentially for what is smooth in u and
-    vanishes at both ends. f - mean is formed without subtracting: a small variance far from the centre is safe.
+    Dense around the centre, where the function bends, and ever wider apart beyond. The trapezoidal rule in u converges
+    exponentially for what is smooth in u and vanishes at both ends, mean +- REACH deviations.
     """
-    # With v = u - arcsinh(offset): f - mean = 2 width cosh(arcsinh(offset) + v / 2) sinh(v / 2), and hyperbolic functions
-    # of the sum by those of its parts, so that one exponential a node gives them all.
-    offset = (mean - centre) / width
-    radius = numpy.sqrt(1 + offset**2)
-    lowest = warped_distance(offset, -REACH * deviation / width, numpy)
-    highest = warped_distance(offset, REACH * deviation / width, numpy)
+
+    offset: Float[AnyArray, " row"]  # sinh(u) and cosh(u) at the mean
+    radius: Float[AnyArray, " row"]
+    lowest: Float[AnyArray, " row"]  # u at both ends, less u at the mean
+    highest: Float[AnyArray, " row"]
+    ratio: Float[AnyArray, " row"]  # width / deviation
+
+
+def make_warp(
+    mean: Float[AnyArray, " row"],
+    deviation: Float[AnyArray, " row"],
+    centre: Float[AnyArray, " row"],
+    width: Float[AnyArray, " row"],
+    numpy: ModuleType,
+) -> Warp:
+    offset, ratio = (mean - centre) / width, width / deviation
+    lowest, highest = (warped_distance(offset, reach / ratio, numpy) for reach in (-REACH, REACH))
+    return Warp(offset, numpy.sqrt(1 + offset**2), lowest, highest, ratio)
+
+
+def warped_node(
+    position: Float[AnyArray, "*node"], warp: Warp, numpy: ModuleType
+) -> tuple[Float[AnyArray, "*nodes row"], Float[AnyArray, "*nodes row"]]:
+    """(f - mean) / deviation at a position in [0, 1] between the ends, and its weight, of `NUM_WARPED` evenly spaced.
+
+    f - mean = 2 width cosh(u at the mean + v / 2) sinh(v / 2) with v = u - u at the mean: no difference of large
+    numbers, so that a small variance far from the centre is safe. One exponential gives all hyperbolic functions.
+    """
+    offset, radius, lowest, highest, ratio = warp
     growth = numpy.expm1(0.5 * (lowest + (highest - lowest) * position))
     sinh_half, cosh_half = 0.5 * growth * (2 + growth) / (1 + growth), 1 + 0.5 * growth**2 / (1 + growth)
-    scores = 2 * (width / deviation) * (radius * cosh_half + offset * sinh_half) * sinh_half
+    score = 2 * ratio * (radius * cosh_half + offset * sinh_half) * sinh_half
     slope = radius * (1 + 2 * sinh_half**2) + 2 * offset * sinh_half * cosh_half
-    return scores, slope * numpy.exp(-0.5 * scores**2)
+    spacing = (highest - lowest) / (NUM_WARPED - 1)
+    return score, spacing * ratio * slope * numpy.exp(-0.5 * score**2) / np.sqrt(2 * np.pi)
 
 
 def warped_distance(
-    start: Float[AnyArray, "1 row"], move: Float[AnyArray, "1 row"], numpy: ModuleType
-) -> Float[AnyArray, "1 row"]:
+    start: Float[AnyArray, " row"], move: Float[AnyArray, " row"], numpy: ModuleType
+) -> Float[AnyArray, " row"]:
     """The arcsinh of start + move less that of start, without subtracting."""
     end = start + move
     from_start, from_end = numpy.sqrt(1 + start**2), numpy.sqrt(1 + end**2)
