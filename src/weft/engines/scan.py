@@ -174,6 +174,9 @@ def read_slot(
     chain: Chain, weights: Array, rows: Rows, step: Int[Array, ""], numbers: Int[Array, " row"]
 ) -> Slot:
     present = numbers >= 0
+    if rows.layout.num_rows == 0:
+        nothing = jnp.zeros(len(numbers))
+        return Slot(step, jnp.zeros((len(numbers), chain.num_bottleneck)), nothing, nothing)
     return Slot(
         step=step,
         weights=jnp.where(present[:, None], weights[jnp.asarray(rows.place)[numbers]], 0.0),

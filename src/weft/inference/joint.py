@@ -13,7 +13,7 @@ from weft.engines.base import Engine
 from weft.inference.paths import Seen, covariance_with_sums, draw_prior, seen_queries, seen_rows, square_root
 from weft.inference.queries import Question
 from weft.model import Model
-from weft.state_space.chain import Chain, ComponentChain
+from weft.state_space.chain import Chain, ComponentChain, State
 
 # Numbers held at once for the rows of the data, over all draws or sums of a block.
 VALUES_BUDGET = 256 * 2**20
@@ -56,9 +56,17 @@ def draws(
         count = block.stop - block.start
         at_rows, at_queries = draw_prior(asked.chain, (rows, queries), count, rng)
         simulated = at_rows + deviation * rng.standard_normal(at_rows.shape)
-        corrected = engine.means(asked.chain, weights, asked.rows, value - simulated, asked.queries)
+        corrected = engine.means(centred(asked.chain), weights, asked.rows, value - simulated, asked.queries)
         output[:, block] = at_queries + np.asarray(corrected) + residual.draw(count, rng)
     return output
+
+
+def centred(chain: Chain) -> Chain:
+    """The chain without the mean of its start: what turns a difference of values into a difference of means."""
+    if chain.start is None:
+        return chain
+    start = State(np.zeros(chain.num_state), chain.start.covariance)
+    return Chain(chain.components, chain.step_number, start)
 
 
 class Residual:
@@ -71,7 +79,7 @@ class Residual:
 
     def __init__(self, model: Model, asked: Question, places: Float[np.ndarray, "place dim"]):
         self._seen: Seen | None = None
-        if not np.any(asked.unexplained > 1e-12 * np.max(asked.unexplained, initial=1e-300)) or not np.any(asked.unexplained):
+        if not np.any(asked.unexplained):
             return
         if len(places) > self.MOST_PLACES:
             raise ValueError(

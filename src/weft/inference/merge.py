@@ -10,7 +10,7 @@ from weft.data.observations import Observations
 from weft.inference.queries import spread
 from weft.state_space.chain import Rows
 
-Batch = tuple[Float[np.ndarray, " time"], Rows, Float[AnyArray, "place bottleneck"]]
+Batch = tuple[Float[np.ndarray, " _"], Rows, Float[AnyArray, "_ bottleneck"]]
 
 
 def merge_rows(

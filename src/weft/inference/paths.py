@@ -60,7 +60,7 @@ def square_root(covariance: Float[np.ndarray, "... size size"]) -> Float[np.ndar
 
 def draw_prior(
     chain: Chain, seen: tuple[Seen, ...], num: int, rng: np.random.Generator
-) -> tuple[Float[np.ndarray, "row draw"], ...]:
+) -> tuple[Float[np.ndarray, "_ draw"], ...]:
     """`num` joint draws of f = weights . z at every row of each of `seen`."""
     step_number = np.asarray(chain.step_number)
     outputs = tuple(np.empty((len(each.place), num)) for each in seen)
@@ -98,8 +98,8 @@ def _draw_start(chain: Chain, parts: list[_Part], num: int, rng: np.random.Gener
 
 
 def covariance_with_sums(
-    chain: Chain, summed: Seen, sums: Float[np.ndarray, "row sum"], seen: tuple[Seen, ...]
-) -> tuple[Float[np.ndarray, "row sum"], ...]:
+    chain: Chain, summed: Seen, sums: Float[np.ndarray, "summed sum"], seen: tuple[Seen, ...]
+) -> tuple[Float[np.ndarray, "_ sum"], ...]:
     """Prior covariance of f at every row of each of `seen` with weighted sums of f over the rows of `summed`.
 
     Cov(x_t, x_s) = A(s -> t) P_s for t >= s, so rows before t reach it by a forward walk and rows after it by a backward one.

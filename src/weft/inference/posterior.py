@@ -66,7 +66,7 @@ class Posterior:
         rows: Rows,
         weights: Float[AnyArray, "place bottleneck"],
         *,
-        exact_places: Float[np.ndarray, "place dim"] | None,
+        exact_places: Float[np.ndarray, "exact dim"] | None,
         log_constant: float,
         power: float,
         engine: str,
@@ -175,7 +175,7 @@ class Posterior:
             )
         mean, covariance = self._sums(times, places, np.atleast_2d(weights).T)
         variance = np.diagonal(covariance).copy()
-        return Marginals(mean, variance) if weights.ndim == 2 else Marginals(mean[0], variance[0])
+        return Marginals(mean, variance) if weights.ndim == 2 else Marginals(*np.stack([mean, variance])[:, 0])
 
     def sample(
         self, times: ArrayLike, places: ArrayLike, *, num: int = 1, seed: int = 0
@@ -206,7 +206,7 @@ class Posterior:
         steps[::2] = chain.step_number
         offsets = self.rows.layout.offsets
         twice = Chain(chain.components, steps)
-        asked = Queries(Layout(np.concatenate([np.repeat(offsets, 2)[1:], offsets[-1:]])), self.rows.place, self.weights)
+        asked = Queries(Layout(np.repeat(offsets, 2)[1:]), self.rows.place, self.weights)
         rows = Rows(Layout(np.repeat(offsets, 2)[:-1]), self.rows.place, self.rows.value, self.rows.precision)
         moments = self._engine.moments(twice, self.weights, rows, asked, filtered=True)
         residual = np.asarray(self.rows.value) - np.asarray(moments.mean).sum(axis=1)

@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: MIT
+"""Gaussian sites in place of any likelihood, by conjugate-computation variational inference (Khan & Lin 2017).
+
+The approximate posterior q is the prior times one Gaussian site a row ([sec:non-gaussian-likelihoods] says why it stays a
+Gauss-Markov chain). At its optimum the natural parameters of the sites are
+
+    precision = -2 dE/dv,    precision value = dE/dm + precision m,    E = E_q log p(y | f),
+
+with m and v the mean and variance of f at the row under q. A step moves them a part of the way there, which is a
+natural-gradient step on the bound; the whole way is exact at once for a Gaussian likelihood.
+
+    bound = log normaliser of the sites + sum over rows of E + precision ((value - m)^2 + s) / 2
+
+where s is v less what the pseudo-points leave unexplained. One call of an engine gives the normaliser and, as its gradient, m, s
+and the gradient of the bound in the prior: at the optimum the bound is stationary in m and s, so nothing else moves it.
+"""
+
+import logging
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from weft.arrays import AnyArray
+from weft.data.observations import Observations
+from weft.engines.base import Engine
+from weft.inference.sites import Sites, rows_of
+from weft.likelihoods import Likelihood, RowExtras
+from weft.state_space.chain import Chain, Queries, Rows
+from weft.state_space.prior import Prior
+
+logger = logging.getLogger("weft")
+
+# No site is to move further than this, in standard deviations of f under q. The bound's own error is of second order in it.
+SITE_TOLERANCE = 1e-6
+# A fall of the bound by less than this part of the size of its terms is rounding.
+ROUNDING = 1e-11
+MAX_ENGINE_CALLS = 300
+SHORTEST_STEP = 2.0**-20
+
+# Precisions stay positive: where a log density is not concave, -2 dE/dv may fall below zero, and is replaced by this part of
+# (dE/dm)^2. The mean of q is then still stationary, because the value is found with the precision used; and no site pulls so
+# hard from so far that the digits of the others are lost.
+LEAST_PRECISION = 1e-6
+# And by this part of 1 / v at least, for rows that say nothing at all.
+LEAST_PART = 1e-12
+
+# s is what remains of E (value - f)^2 when (value - m)^2 is taken off. Beyond this ratio of the two, too few digits do.
+MOST_CANCELLATION = 1e5
+
+
+class Natural(NamedTuple):
+    """Sites exp(shift f - precision f^2 / 2) up to a constant."""
+
+    shift: Float[np.ndarray, " row"]
+    precision: Float[np.ndarray, " row"]
+
+    @property
+    def value(self) -> Float[np.ndarray, " row"]:
+        return self.shift / self.precision
+
+    def toward(self, target: "Natural", step: float) -> "Natural":
+        return Natural(*((1 - step) * here + step * there for here, there in zip(self, target, strict=True)))
+
+
+class Evaluation(NamedTuple):
+    """The bound at some sites, what q says about each row, and where a whole step would lead."""
+
+    sites: Natural
+    bound: float
+    rounding: float
+    log_normaliser: float
+    mean: Float[np.ndarray, " row"]
+    explained: Float[np.ndarray, " row"]
+    target: Natural
+    distance: float
+    chain_gradient: Chain
+    weights_gradient: Float[Array, "place bottleneck"]
+
+
+class Found(NamedTuple):
+    """Sites found, the bound there and its gradient in the prior, and how the search went.
+
+    `bounds` has the bound after each step accepted, the first at the start. `floored` counts the rows whose precision the rule for
+    log densities that are not concave had to raise; the gradient passes over how their variances depend on the prior.
+    """
+
+    sites: Sites
+    bound: float
+    mean: Float[np.ndarray, " row"]
+    explained: Float[np.ndarray, " row"]
+    chain_gradient: Chain
+    weights_gradient: Float[Array, "place bottleneck"]
+    converged: bool
+    engine_calls: int
+    bounds: tuple[float, ...]
+    floored: int
+
+
+class RowTerms(NamedTuple):
+    """E log p(y | f) of each row and its derivatives in the mean and the variance of f."""
+
+    value: Float[Array, " row"]
+    in_mean: Float[Array, " row"]
+    in_variance: Float[Array, " row"]
+
+
+@eqx.filter_jit
+def row_terms(
+    likelihood: Likelihood,
+    values: Float[AnyArray, " row"],
+    extra: RowExtras,
+    mean: Float[AnyArray, " row"],
+    variance: Float[AnyArray, " row"],
+) -> RowTerms:
+    def total(moments: tuple[Array, Array]) -> tuple[Array, Array]:
+        terms = likelihood.expected_log_density(values, *moments, extra)
+        return jnp.sum(terms), terms
+
+    (_, terms), gradient = jax.value_and_grad(total, has_aux=True)((jnp.asarray(mean), jnp.asarray(variance)))
+    return RowTerms(terms, *gradient)
+
+
+def extras_of(data: Observations) -> RowExtras:
+    return RowExtras(exposure=data.exposure, trials=data.trials, noise_variance=data.noise_variance)
+
+
+def search_sites(
+    likelihood: Likelihood,
+    data: Observations,
+    prior: Prior,
+    engine: Engine,
+    *,
+    start: Sites | None = None,
+    max_engine_calls: int = MAX_ENGINE_CALLS,
+) -> Found:
+    """The sites at which the bound is largest, from `start` or the likelihood's own guess.
+
+    The bound never falls by more than rounding: a step that would lower it is halved, and grows again once steps succeed.
+    """
+    likelihood.check(np.asarray(data.values), extras_of(data), data.row)
+    problem = _Problem(likelihood, data, prior, engine)
+    here = problem.evaluate(problem.initial() if start is None else as_natural(start))
+    if not np.isfinite(here.bound):
+        raise FloatingPointError(
+            f"the bound at the first sites is {here.bound}; are the scale of the values and the variance of the kernel sensible?"
+        )
+    bounds = [here.bound]
+    step = 1.0
+    while here.distance > SITE_TOLERANCE and step > SHORTEST_STEP and problem.engine_calls < max_engine_calls:
+        try:
+            there = problem.evaluate(here.sites.toward(here.target, step))
+        except FloatingPointError as error:
+            logger.debug("a step of %g failed and is halved: %s", step, error)
+            there = None
+        if there is None or not there.bound >= here.bound - here.rounding:
+            step /= 2
+            continue
+        here = there
+        bounds.append(here.bound)
+        step = min(1.0, 2 * step)
+    converged = here.distance <= SITE_TOLERANCE
+    if not converged:
+        logger.info("site search ended after %d engine calls, sites moving by %.2g", problem.engine_calls, here.distance)
+    return problem.found(here, converged, bounds)
+
+
+def as_natural(sites: Sites) -> Natural:
+    precision = np.asarray(sites.precision)
+    return Natural(np.asarray(sites.value) * precision, precision)
+
+
+class _Problem:
+    """One search while it runs: what stays the same, and how often the engine was called."""
+
+    def __init__(self, likelihood: Likelihood, data: Observations, prior: Prior, engine: Engine):
+        self.likelihood = likelihood
+        self.data = data
+        self.prior = prior
+        self.engine = engine
+        self.extra = extras_of(data)
+        self.unexplained = np.asarray(prior.unexplained)
+        self.engine_calls = 0
+
+    def initial(self) -> Natural:
+        value, precision = (np.asarray(part) for part in self.likelihood.initial(self.data.values, self.extra))
+        return Natural(value * precision, precision)
+
+    def rows(self, sites: Natural) -> Rows:
+        return rows_of(self.data, Sites(jnp.asarray(sites.value), jnp.asarray(sites.precision), jnp.zeros(())))
+
+    def evaluate(self, sites: Natural) -> Evaluation:
+        rows = self.rows(sites)
+        self.engine_calls += 1
+        log_normaliser, (chain, weights, in_sites) = normaliser_and_gradient(
+            (self.prior.chain, self.prior.weights, rows), self.engine
+        )
+        offset = -np.asarray(in_sites.value) / sites.precision
+        mean = sites.value - offset
+        explained = -2 * np.asarray(in_sites.precision) - offset**2
+        if np.any(offset**2 > MOST_CANCELLATION * explained):
+            mean, explained = self.moments(rows)
+            offset = sites.value - mean
+        variance = explained + self.unexplained
+        terms = row_terms(self.likelihood, self.data.values, self.extra, mean, variance)
+        per_row = np.asarray(terms.value) + sites.precision * (offset**2 + explained) / 2
+        target = natural_target(terms, mean, variance)
+        return Evaluation(
+            sites=sites,
+            bound=float(log_normaliser) + float(np.sum(per_row)),
+            rounding=ROUNDING * (abs(float(log_normaliser)) + float(np.sum(np.abs(per_row)))),
+            log_normaliser=float(log_normaliser),
+            mean=mean,
+            explained=explained,
+            target=target,
+            distance=distance_between(sites, target, variance),
+            chain_gradient=chain,
+            weights_gradient=weights,
+        )
+
+    def moments(self, rows: Rows) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+        """Mean and explained variance at the rows by the smoother itself, where the gradient has too few digits."""
+        self.engine_calls += 1
+        queries = Queries(rows.layout, rows.place, self.prior.weights)
+        moments = self.engine.moments(self.prior.chain, self.prior.weights, rows, queries)
+        return np.asarray(moments.mean).sum(axis=1), np.asarray(moments.total_variance)
+
+    def found(self, end: Evaluation, converged: bool, bounds: list[float]) -> Found:
+        terms = row_terms(
+            self.likelihood, self.data.values, self.extra, end.mean, end.explained + self.unexplained
+        )
+        return Found(
+            sites=Sites(
+                jnp.asarray(end.sites.value), jnp.asarray(end.sites.precision), jnp.asarray(end.bound - end.log_normaliser)
+            ),
+            bound=end.bound,
+            mean=end.mean,
+            explained=end.explained,
+            chain_gradient=end.chain_gradient,
+            weights_gradient=end.weights_gradient,
+            converged=converged,
+            engine_calls=self.engine_calls,
+            bounds=tuple(bounds),
+            floored=int(np.sum(-2 * np.asarray(terms.in_variance) < end.target.precision)),
+        )
+
+
+@eqx.filter_value_and_grad
+def normaliser_and_gradient(given: tuple[Chain, Float[Array, "place bottleneck"], Rows], engine: Engine) -> Any:
+    return engine.log_normaliser(*given)
+
+
+def natural_target(
+    terms: RowTerms, mean: Float[np.ndarray, " row"], variance: Float[np.ndarray, " row"]
+) -> Natural:
+    slope = np.asarray(terms.in_mean)
+    least = np.maximum(LEAST_PRECISION * slope**2, LEAST_PART / variance)
+    precision = np.maximum(-2 * np.asarray(terms.in_variance), least)
+    return Natural(slope + precision * mean, precision)
+
+
+def distance_between(here: Natural, there: Natural, variance: Float[np.ndarray, " row"]) -> float:
+    """How far apart sites are: by the largest change of any row, in standard deviations of f."""
+    shift, precision = there.shift - here.shift, there.precision - here.precision
+    return float(np.max(np.maximum(np.abs(shift) * np.sqrt(variance), np.abs(precision) * variance), initial=0.0))
