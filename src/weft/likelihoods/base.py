@@ -53,7 +53,8 @@ class Likelihood(Parametrised):
         """E log p(value | f) under f ~ N(mean, variance).
 
         By default Gauss-Hermite quadrature, whose accuracy falls once f varies by more than three times the width over
-        which the log density bends (`quadrature.gauss_hermite` has the numbers).
+        which the log density bends (`quadrature.gauss_hermite` has the numbers). A class that knows where that is
+        overrides this with `quadrature.expect_around`.
         """
         return gauss_hermite(lambda f: self.log_density(values, f, extra), mean, variance)
 

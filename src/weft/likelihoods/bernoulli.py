@@ -11,7 +11,6 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.likelihoods.base import Likelihood
 from weft.likelihoods.links import (
-    Link,
     check_link,
     expected_log_probability,
     inverse,
@@ -28,7 +27,7 @@ class Bernoulli(Likelihood):
 
     support: ClassVar[Support] = Support.BINARY
     uses: ClassVar[tuple[str, ...]] = ()
-    link: Link = eqx.field(default="logit", static=True)
+    link: str = eqx.field(default="logit", static=True)
 
     def __check_init__(self) -> None:
         check_link(self.link)

@@ -13,7 +13,6 @@ from jaxtyping import Float, Int
 from weft.arrays import AnyArray
 from weft.likelihoods.base import Likelihood, check_extras, check_support, refuse
 from weft.likelihoods.links import (
-    Link,
     check_link,
     expected_log_probability,
     inverse,
@@ -30,7 +29,7 @@ class Binomial(Likelihood):
 
     support: ClassVar[Support] = Support.COUNTS
     uses: ClassVar[tuple[str, ...]] = ("trials",)
-    link: Link = eqx.field(default="logit", static=True)
+    link: str = eqx.field(default="logit", static=True)
 
     def __check_init__(self) -> None:
         check_link(self.link)
@@ -97,7 +96,7 @@ def log_choose(successes: PerRow, failures: PerRow) -> PerRow:
     return gammaln(successes + failures + 1) - gammaln(successes + 1) - gammaln(failures + 1)
 
 
-def cumulative_binomial(link: Link, values: np.ndarray, f: np.ndarray, trials: np.ndarray) -> np.ndarray:
+def cumulative_binomial(link: str, values: np.ndarray, f: np.ndarray, trials: np.ndarray) -> np.ndarray:
     """The probability of at most `values` successes."""
     unfinished = values < trials
     left = np.where(unfinished, trials - values, 1.0)

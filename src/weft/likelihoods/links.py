@@ -3,7 +3,6 @@
 
 import functools
 from types import ModuleType
-from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +14,15 @@ from weft.arrays import AnyArray
 from weft.likelihoods.quadrature import expect_around
 from weft.likelihoods.rows import PerRow
 
-Link = Literal["logit", "probit"]
+LINKS = ("logit", "probit")
 
 # log(1 + e^f) and log Phi(f) bend around 0, over about this width (found by trial to be best for the quadrature).
 BEND_WIDTH = 2.0
 
 
 def check_link(link: str) -> None:
-    if link not in get_args(Link):
-        raise ValueError(f"link must be one of {list(get_args(Link))}; it is {link!r}")
+    if link not in LINKS:
+        raise ValueError(f"link must be one of {list(LINKS)}; it is {link!r}")
 
 
 def softplus(x: PerRow) -> PerRow:
@@ -31,14 +30,14 @@ def softplus(x: PerRow) -> PerRow:
     return jnp.maximum(x, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
 
 
-def log_probability(link: Link, f: PerRow) -> PerRow:
+def log_probability(link: str, f: PerRow) -> PerRow:
     """The logarithm of the probability at f; of its complement at -f."""
     return -softplus(-f) if link == "logit" else jax.scipy.special.log_ndtr(f)
 
 
 # Compiled here, once a shape: called as it stands, the loop of the quadrature would be compiled anew at each call.
 @functools.partial(jax.jit, static_argnames="link")
-def expected_log_probability(link: Link, mean: PerRow, variance: PerRow) -> PerRow:
+def expected_log_probability(link: str, mean: PerRow, variance: PerRow) -> PerRow:
     return expect_around(lambda f: log_probability(link, f), mean, variance, 0.0, BEND_WIDTH)
 
 
@@ -48,7 +47,7 @@ def expected_softplus(mean: PerRow, variance: PerRow) -> PerRow:
 
 
 @functools.partial(jax.jit, static_argnames="link")
-def probability_moments(link: Link, mean: PerRow, variance: PerRow) -> tuple[PerRow, PerRow]:
+def probability_moments(link: str, mean: PerRow, variance: PerRow) -> tuple[PerRow, PerRow]:
     """Mean and variance of the probability at f ~ N(mean, variance)."""
     function = jax.nn.sigmoid if link == "logit" else jax.scipy.special.ndtr
     expected = expect_around(function, mean, variance, 0.0, BEND_WIDTH)
@@ -56,12 +55,12 @@ def probability_moments(link: Link, mean: PerRow, variance: PerRow) -> tuple[Per
     return expected, spread
 
 
-def probability(link: Link, f: Float[AnyArray, "..."]) -> Float[np.ndarray, "..."]:
+def probability(link: str, f: Float[AnyArray, "..."]) -> Float[np.ndarray, "..."]:
     """The probability at f, as NumPy."""
     return scipy.special.expit(f) if link == "logit" else scipy.special.ndtr(f)
 
 
-def inverse(link: Link, fraction: PerRow, numpy: ModuleType) -> tuple[PerRow, PerRow]:
+def inverse(link: str, fraction: PerRow, numpy: ModuleType) -> tuple[PerRow, PerRow]:
     """F at a probability of `fraction`, and the derivative of f with respect to it."""
     if link == "logit":
         return numpy.log(fraction) - numpy.log1p(-fraction), 1 / (fraction * (1 - fraction))
