@@ -97,7 +97,7 @@ def _balanced(
 def _blocks(
     places: Float[np.ndarray, "place dim"], num_rows: Int[np.ndarray, " place"], num_blocks: int
 ) -> Int[np.ndarray, " place"]:
-    """A neighbourhood for each place: the one with most rows is halved across its longest side until there are enough."""
+    """A neighbourhood for each place: the one with most rows is halved across its longest side until they suffice."""
     blocks = [np.arange(len(places))]
     while len(blocks) < num_blocks:
         fullest = blocks.pop(int(np.argmax([num_rows[block].sum() if len(block) > 1 else -1 for block in blocks])))

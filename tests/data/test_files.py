@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 
+import h5netcdf
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -224,6 +225,34 @@ def test_a_failure_at_the_last_moment_leaves_the_old_file(tmp_path, frame, monke
         write_pieces(pieces(), tmp_path / name)
     monkeypatch.undo()
     assert _contents(tmp_path) == before
+
+
+def test_a_store_that_cannot_be_put_in_place_gives_way_to_the_old_one(tmp_path, frame, monkeypatch):
+    write_table(frame, tmp_path / "t.zarr")
+    before = _contents(tmp_path)
+    replace, calls = os.replace, []
+
+    def fail_once(source, target):
+        calls.append(source)
+        if len(calls) == 2:  # the old store is aside, the new one not yet there
+            raise OSError(errno.ENOSPC, "No space left on device")
+        replace(source, target)
+
+    def pieces():
+        yield frame.iloc[:1]
+        monkeypatch.setattr(atomic.os, "replace", fail_once)
+
+    with pytest.raises(OSError, match="disk is full"):
+        write_pieces(pieces(), tmp_path / "t.zarr")
+    assert len(calls) == 3
+    assert _contents(tmp_path) == before
+
+
+def test_gridded_values_lie_in_chunks_of_about_a_megabyte(tmp_path):
+    values = np.zeros((40, 100, 200))
+    write_table(xr.Dataset({"mean": (("time", "lat", "lon"), values)}), tmp_path / "g.nc")
+    with h5netcdf.File(tmp_path / "g.nc", "r") as file:
+        assert file.variables["mean"].chunks == (6, 100, 200)
 
 
 @pytest.mark.parametrize("whole", [whole_file, whole_folder])
