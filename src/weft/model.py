@@ -106,5 +106,8 @@ def checked_matrix(matrix: Any, components: tuple[Separable, ...]) -> AnyArray:
     if is_concrete(matrix) and not np.all(np.isfinite(matrix)):
         raise ValueError("pseudo_points must be finite; some are NaN or infinite")
     for component in components:
-        component.space.check_width(matrix.shape[1])
+        if is_concrete(matrix):
+            component.space.check_inputs(matrix)
+        else:
+            component.space.check_width(matrix.shape[1])
     return matrix

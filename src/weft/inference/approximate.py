@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Which sites stand for a model's likelihood: closed form if it is Gaussian."""
+"""Which sites stand for a model's likelihood: closed form if it is Gaussian, else conjugate-computation variational inference."""
 
 from weft.data.observations import Observations
 from weft.engines.base import Engine
+from weft.inference.conjugate_vi import search_sites
 from weft.inference.sites import Sites, gaussian_sites
 from weft.likelihoods import Gaussian
 from weft.model import Model
@@ -12,4 +13,14 @@ from weft.state_space.prior import Prior
 def find_sites(model: Model, data: Observations, prior: Prior, *, power: float, engine: Engine) -> Sites:
     if isinstance(model.likelihood, Gaussian):
         return gaussian_sites(model, data, prior.unexplained, power=power)
-    raise TypeError(f"this needs a Gaussian likelihood; the model's is {type(model.likelihood).__name__}")
+    require_variational(model, power)
+    return search_sites(model.likelihood, data, prior, engine).sites
+
+
+def require_variational(model: Model, power: float, correction: bool = True) -> None:
+    """Raise unless the variational bound is asked for, the one approximation there is of a likelihood that is not Gaussian."""
+    if power != 0 or not correction:
+        raise ValueError(
+            f"a {type(model.likelihood).__name__} likelihood has the variational bound alone: power=0 with correction; "
+            f"power is {power} and correction is {correction}"
+        )

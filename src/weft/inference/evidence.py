@@ -6,25 +6,37 @@ from jaxtyping import Array, Float
 from weft.arrays import require_float64
 from weft.data.observations import Observations
 from weft.engines.choose import choose_engine
+from weft.inference.approximate import require_variational
 from weft.inference.sites import check_power, gaussian_sites, rows_of
+from weft.inference.variational import SearchMemory, variational_bound
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.state_space.prior import make_prior
 
 
 def log_evidence(
-    model: Model, data: Observations, *, power: float = 0.0, correction: bool = True, engine: str = "auto"
+    model: Model,
+    data: Observations,
+    *,
+    power: float = 0.0,
+    correction: bool = True,
+    engine: str = "auto",
+    memory: SearchMemory | None = None,
 ) -> Float[Array, ""]:
     """Approximate log evidence: the ELBO at power 0, FITC at power 1, power EP between; exact if the model has no pseudo-points.
 
     The ELBO is [eqn:saturated-bound-appendix]; one filter pass gives its first term. `correction=False` leaves out the term that
     charges for unexplained variance: at power 0 that is DTC. Differentiable in the model, pseudo-points included.
+
+    Of a likelihood that is not Gaussian it is the variational bound at the best Gaussian sites (`conjugate_vi`), outside of `jit`;
+    `memory`, one for several evaluations, lets each search for sites start where the last one ended.
     """
     require_float64()
     check_power(power)
-    if not isinstance(model.likelihood, Gaussian):
-        raise TypeError(f"this needs a Gaussian likelihood; the model's is {type(model.likelihood).__name__}")
     prior = make_prior(model, data)
+    if not isinstance(model.likelihood, Gaussian):
+        require_variational(model, power, correction)
+        return variational_bound(model, data, prior, choose_engine(engine), memory)
     sites = gaussian_sites(model, data, prior.unexplained, power=power, correction=correction)
     normaliser = choose_engine(engine).log_normaliser(prior.chain, prior.weights, rows_of(data, sites))
     return normaliser + sites.log_constant

@@ -2,12 +2,14 @@
 """What a model says once it has seen data: at any time and place, past or future."""
 
 import functools
+import pathlib
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from weft.arrays import AnyArray, ArrayLike, require_float64
+from weft.data.archive import write_archive
 from weft.data.layout import Layout
 from weft.data.observations import Observations, distinct_rows
 from weft.engines.choose import choose_engine
@@ -17,6 +19,7 @@ from weft.inference.filtering import FilterRun, Kept, run_filter, starting
 from weft.inference.merge import concatenate_observations, merge_rows
 from weft.inference.prediction import Marginals, Prediction
 from weft.inference.queries import Question, blocks_of_rows, checked_rows
+from weft.inference.storage import KIND, Parts, to_plain_parts
 from weft.inference.sites import check_power, gaussian_sites, rows_of
 from weft.likelihoods import Gaussian, RowExtras
 from weft.model import Model
@@ -242,6 +245,28 @@ class Posterior:
             engine=self.engine,
             batches=(*self.batches, more) if self.batches else (),
             kept=untouched,
+        )
+
+    def save(self, path: str | pathlib.Path, *, rows: bool = False) -> None:
+        """Write everything answering needs to one file, whole or not at all; `weft.load` reads it.
+
+        With `rows`, the observations themselves go in too: an update that has to start again needs them.
+        """
+        arrays: list[np.ndarray] = []
+        write_archive(path, KIND, to_plain_parts(self.parts(), arrays, with_rows=rows), arrays)
+
+    def parts(self) -> Parts:
+        """What another posterior like this one can be made from."""
+        return Parts(
+            model=self.model,
+            times=self.times,
+            rows=self.rows,
+            weights=self.weights,
+            exact_places=self.exact_places,
+            log_constant=self.log_constant,
+            power=self.power,
+            engine=self.engine,
+            batches=self.batches,
         )
 
     def _needs_all_rows(self, more: Observations) -> bool:

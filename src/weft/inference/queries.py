@@ -12,7 +12,7 @@ from weft.data.observations import as_numbers, distinct_rows, refuse_rows
 from weft.model import Model
 from weft.state_space.chain import Chain, Queries, Rows
 from weft.state_space.features import Basis
-from weft.state_space.prior import chain_at, features_at, num_pseudo, time_variances
+from weft.state_space.prior import chain_at, check_places, features_at, num_pseudo, time_variances
 
 # The weights of the distinct places asked about are the one large thing an answer needs besides itself.
 WEIGHTS_BUDGET = 128 * 2**20
@@ -68,6 +68,7 @@ class Question:
     ):
         components = model.components
         distinct, place = distinct_rows(places)
+        check_places(model, distinct)
         features = features_at(model, bases, distinct)
         # New times enter the chain as steps without rows.
         all_times, number = np.unique(np.concatenate([data_times, times]), return_inverse=True)

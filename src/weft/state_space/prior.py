@@ -164,7 +164,7 @@ def check_places(model: Model, places: Float[np.ndarray, "place dim"]) -> None:
     """Raise unless `places` have as many columns as the kernel and the pseudo-points."""
     width = places.shape[1]
     for component in model.components:
-        component.space.check_width(width)
+        component.space.check_inputs(places)
     for points in model.pseudo_points_of(places):
         if points.shape[1] != width:
             raise ValueError(

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""One file of named arrays and a JSON manifest: a zip without compression, pickle or code.
+
+Entries are stored, never compressed, so a file cannot unfold to more than its own size; names are fixed by the manifest, so nothing is
+ever written outside; arrays are plain numbers, so reading runs nothing.
+"""
+
+import io
+import pathlib
+import re
+import zipfile
+from typing import Any, NoReturn
+
+import msgspec
+import numpy as np
+
+from weft.data.atomic import whole_file
+
+FORMAT = "weft"
+SCHEMA = 1
+MANIFEST = "manifest.json"
+_ENTRY = re.compile(r"arrays/\d{1,6}\.npy")
+_KINDS = "biuf"
+
+
+def write_archive(path: str | pathlib.Path, kind: str, content: dict[str, Any], arrays: list[np.ndarray]) -> None:
+    """Write `content` (plain JSON) and `arrays` (referred to by their number) whole or not at all."""
+    manifest = {"format": FORMAT, "schema": SCHEMA, "kind": kind, "arrays": len(arrays), "content": content}
+    with whole_file(pathlib.Path(path)) as target, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+        for number, array in enumerate(arrays):
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
+            archive.writestr(f"arrays/{number}.npy", buffer.getvalue())
+
+
+def read_archive(path: str | pathlib.Path) -> tuple[str, dict[str, Any], list[np.ndarray]]:
+    """Kind, content and arrays of a file written by `write_archive`; one clear ValueError for anything else."""
+    path = pathlib.Path(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return _read(path, archive)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no file {path.name} in {path.parent}") from None
+    except IsADirectoryError:
+        refuse(path, "it is a folder")
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+        refuse(path, f"it is damaged, cut short, or no weft file at all ({error})")
+
+
+def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> tuple[str, dict[str, Any], list[np.ndarray]]:
+    entries = {entry.filename: entry for entry in archive.infolist()}
+    size = path.stat().st_size
+    for name, entry in entries.items():
+        if name != MANIFEST and not _ENTRY.fullmatch(name):
+            refuse(path, f"it has an entry {name!r} that no weft file has")
+        if entry.compress_type != zipfile.ZIP_STORED or entry.file_size > size:
+            refuse(path, f"its entry {name!r} is compressed, which no weft file's is")
+    if MANIFEST not in entries:
+        refuse(path, "it has no manifest")
+    try:
+        manifest = msgspec.json.decode(archive.read(MANIFEST))
+    except msgspec.DecodeError as error:
+        refuse(path, f"its manifest cannot be read ({error})")
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        refuse(path, "its manifest is not weft's")
+    schema = manifest.get("schema")
+    if not isinstance(schema, int) or schema > SCHEMA:
+        refuse(path, f"it was written by a newer weft (schema {schema}; this one reads up to {SCHEMA}): update weft")
+    count, kind, content = manifest.get("arrays"), manifest.get("kind"), manifest.get("content")
+    if not isinstance(count, int) or not isinstance(kind, str) or not isinstance(content, dict):
+        refuse(path, "its manifest is incomplete")
+    if len(entries) != count + 1:
+        refuse(path, f"it has {len(entries) - 1} arrays where its manifest says {count}")
+    return kind, content, [_read_array(path, archive, f"arrays/{number}.npy") for number in range(count)]
+
+
+def _read_array(path: pathlib.Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    try:
+        array = np.lib.format.read_array(io.BytesIO(archive.read(name)), allow_pickle=False)
+    except (ValueError, KeyError, MemoryError) as error:
+        refuse(path, f"its array {name!r} cannot be read ({error})")
+    if array.dtype.kind not in _KINDS:
+        refuse(path, f"its array {name!r} holds {array.dtype}, not numbers")
+    return array
+
+
+def refuse(path: pathlib.Path, reason: str) -> NoReturn:
+    raise ValueError(f"{path.name} is not a file weft can read: {reason}")

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: MIT
+"""The variational bound of a model with any likelihood, as one JAX operation with its own derivative.
+
+The search for sites runs on known numbers, outside of JAX's tracing. Its derivative is that of the bound at the sites found, held
+fixed together with the moments of q: at the optimum their own change does not matter to first order.
+"""
+
+import functools
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from weft.arrays import AnyArray, is_concrete
+from weft.data.observations import Observations
+from weft.engines.base import Engine
+from weft.inference.conjugate_vi import Found, extras_of, search_sites
+from weft.inference.sites import Sites
+from weft.likelihoods import Likelihood, RowExtras
+from weft.model import Model
+from weft.state_space.prior import Prior
+
+Leaves = tuple[Any, ...]
+
+
+class SearchMemory:
+    """The sites of the last search, from which the next one starts, and how often engines were called in all.
+
+    Hand the same one to evaluations at models that differ little: each then takes a few engine calls.
+    """
+
+    def __init__(self) -> None:
+        self.found: Found | None = None
+        self.engine_calls = 0
+
+    @property
+    def sites(self) -> Sites | None:
+        return None if self.found is None else self.found.sites
+
+    def keep(self, found: Found) -> None:
+        self.found = found
+        self.engine_calls += found.engine_calls
+
+
+class _Search:
+    """Everything about a search that is not a number to differentiate."""
+
+    def __init__(self, tree: Any, data: Observations, engine: Engine, memory: SearchMemory):
+        self.tree = tree
+        self.data = data
+        self.engine = engine
+        self.memory = memory
+
+    def run(self, leaves: Leaves) -> tuple[Found, Prior, Likelihood]:
+        prior, likelihood = jax.tree.unflatten(self.tree, leaves)
+        found = search_sites(likelihood, self.data, prior, self.engine, start=self.memory.sites)
+        self.memory.keep(found)
+        return found, prior, likelihood
+
+
+def variational_bound(
+    model: Model, data: Observations, prior: Prior, engine: Engine, memory: SearchMemory | None = None
+) -> Float[Array, ""]:
+    """The bound at the best sites; differentiable once in `prior` and in the model's likelihood, outside of `jit`."""
+    leaves, tree = jax.tree.flatten((prior, model.likelihood))
+    return _operation(_Search(tree, data, engine, SearchMemory() if memory is None else memory), tuple(leaves))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _operation(search: _Search, leaves: Leaves) -> Float[Array, ""]:
+    check_concrete(search.data, leaves)
+    return jnp.asarray(search.run(leaves)[0].bound)
+
+
+def _forward(search: _Search, leaves: Leaves) -> tuple[Float[Array, ""], Leaves]:
+    check_concrete(search.data, leaves)
+    found, prior, likelihood = search.run(leaves)
+    unexplained, of_likelihood = likelihood_gradient(
+        (jnp.asarray(prior.unexplained), likelihood),
+        search.data.values,
+        extras_of(search.data),
+        found.mean,
+        found.explained,
+    )
+    gradient = Prior(found.chain_gradient, found.weights_gradient, unexplained), of_likelihood
+    # A gradient has None where its model has no floating-point array; a cotangent has a zero of no type there.
+    by_leaf = jax.tree.leaves(gradient, is_leaf=lambda leaf: leaf is None)
+    return jnp.asarray(found.bound), tuple(
+        np.zeros(np.shape(leaf), dtype=jax.dtypes.float0) if part is None else part
+        for part, leaf in zip(by_leaf, leaves, strict=True)
+    )
+
+
+def _backward(search: _Search, gradient: Leaves, cotangent: Float[Array, ""]) -> tuple[Leaves]:
+    return (tuple(part if part.dtype == jax.dtypes.float0 else cotangent * part for part in gradient),)
+
+
+_operation.defvjp(_forward, _backward)
+
+
+@eqx.filter_jit
+@eqx.filter_grad
+def likelihood_gradient(
+    given: tuple[Float[Array, " row"], Likelihood],
+    values: Float[AnyArray, " row"],
+    extra: RowExtras,
+    mean: Float[AnyArray, " row"],
+    explained: Float[AnyArray, " row"],
+) -> Float[Array, ""]:
+    unexplained, likelihood = given
+    return jnp.sum(likelihood.expected_log_density(values, jnp.asarray(mean), explained + unexplained, extra))
+
+
+def check_concrete(data: Observations, leaves: Leaves) -> None:
+    if not all(map(is_concrete, [*leaves, *jax.tree.leaves(data)])):
+        raise TypeError(
+            "the evidence of a non-Gaussian likelihood is found by a search that needs known numbers; call it outside of jit and "
+            "vmap, and differentiate it once (jax.grad and jax.value_and_grad work)"
+        )
