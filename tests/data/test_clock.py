@@ -194,6 +194,11 @@ def test_predicting_with_other_times_than_those_fitted():
     clock = learn_clock(naive)
     assert clock.numbers(pd.Series(["2020-01-04T12:00"])).tolist() == [3.5]
     assert clock.numbers(naive.iloc[:0]).shape == (0,)
+    dates = learn_clock(pd.Series(["2020-01-01", "2020-01-02"]))
+    assert dates.numbers(pd.Series(["2020-01-04T12:00", "2020-01-05"])).tolist() == [3.5, 4.0]
+    assert dates.numbers(naive).tolist() == [0.0, 1.0]
+    american = learn_clock(pd.Series(["01/31/2020", "01/01/2020"]))
+    assert american.numbers(pd.Series(["02/01/2020"])).tolist() == [31.0]  # by itself it could be 2 January
     with pytest.raises(ValueError, match="have time zone UTC and those the model was fitted to have no time zone"):
         clock.numbers(naive.dt.tz_localize("UTC"))
     with pytest.raises(TypeError, match="plain numbers"):

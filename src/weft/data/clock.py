@@ -125,7 +125,9 @@ class Clock:
         if self.kind == "number":
             times = _plain_numbers(column, name)
             return times if step is None else np.floor(times / float(step)) * float(step)
-        read = _read(column, name, self.text_format)
+        # ISO 8601 is never ambiguous, so a table with dates fits a model of times and the other way round.
+        strict = self.text_format is not None and not self.text_format.startswith("%Y-%m")
+        read = _read(column, name, self.text_format if strict else None)
         if read.kind == "number":
             raise TypeError(f"column {name!r} holds plain numbers; the model was fitted to dates, so give dates")
         if (read.time_zone is None) != (self.time_zone is None):
