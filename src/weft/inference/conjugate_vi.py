@@ -168,7 +168,9 @@ def search_sites(
         step = min(1.0, 2 * step)
     converged = here.distance <= SITE_TOLERANCE
     if not converged:
-        logger.info("site search ended after %d engine calls, sites moving by %.2g", problem.engine_calls, here.distance)
+        logger.info(
+            "site search ended after %d engine calls, sites moving by %.2g", problem.engine_calls, here.distance
+        )
     return problem.found(here, converged, bounds)
 
 
@@ -245,7 +247,9 @@ class _Problem:
     def found(self, end: Evaluation, converged: bool, bounds: list[float]) -> Found:
         return Found(
             sites=Sites(
-                jnp.asarray(end.sites.value), jnp.asarray(end.sites.precision), jnp.asarray(end.bound - end.log_normaliser)
+                jnp.asarray(end.sites.value),
+                jnp.asarray(end.sites.precision),
+                jnp.asarray(end.bound - end.log_normaliser),
             ),
             bound=end.bound,
             mean=end.mean,
@@ -264,9 +268,7 @@ def normaliser_and_gradient(given: tuple[Chain, Float[Array, "place bottleneck"]
     return engine.log_normaliser(*given)
 
 
-def natural_target(
-    terms: RowTerms, mean: Float[np.ndarray, " row"], variance: Float[np.ndarray, " row"]
-) -> Natural:
+def natural_target(terms: RowTerms, mean: Float[np.ndarray, " row"], variance: Float[np.ndarray, " row"]) -> Natural:
     slope = np.asarray(terms.in_mean)
     least = np.maximum(LEAST_PRECISION * slope**2, LEAST_PART / variance)
     precision = np.maximum(-2 * np.asarray(terms.in_variance), least)

@@ -87,7 +87,7 @@ def _forward(search: _Search, leaves: Leaves) -> tuple[Float[Array, ""], Leaves]
     )
     gradient = Prior(found.chain_gradient, found.weights_gradient, unexplained), of_likelihood
     # A gradient has None where its model has no floating-point array; a cotangent has a zero of no type there.
-    by_leaf = jax.tree.leaves(gradient, is_leaf=lambda leaf: leaf is None)
+    by_leaf = search.tree.flatten_up_to(gradient)
     return jnp.asarray(found.bound), tuple(
         np.zeros(np.shape(leaf), dtype=jax.dtypes.float0) if part is None else part
         for part, leaf in zip(by_leaf, leaves, strict=True)
