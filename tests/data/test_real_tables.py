@@ -76,10 +76,19 @@ def test_a_file_as_its_publisher_wrote_it(shared_data):
 
 
 def test_none_of_this_loads_jax():
-    modules = ["tables", "clock", "time_text", "files", "csv_text", "grids", "atomic", "scaling", "transforms", "inspect"]
+    modules = [
+        "tables",
+        "clock",
+        "time_text",
+        "files",
+        "csv_text",
+        "grids",
+        "atomic",
+        "scaling",
+        "transforms",
+        "inspect",
+    ]
     names = [f"weft.data.{name}" for name in modules] + ["weft.scores", "weft.baselines", "weft.folds"]
-    code = (
-        f"import sys, {', '.join(names)}; print([name for name in ('jax', 'pandas', 'pyproj') if name in sys.modules])"
-    )
+    code = f"import sys, {', '.join(names)}; print([n for n in ('jax', 'pandas', 'pyproj') if n in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
