@@ -10,6 +10,7 @@ from typing import Any
 _HOMES = {
     "weft.kernels": (
         "EQ",
+        "Columns",
         "Constant",
         "Cosine",
         "Graph",

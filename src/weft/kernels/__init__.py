@@ -2,6 +2,7 @@
 """Covariances of space, of time, and of both."""
 
 from weft.kernels.base import Kernel, Product, Scaled, StateSpace, Sum
+from weft.kernels.columns import Columns
 from weft.kernels.separable import Separable, SumSeparable
 from weft.kernels.space import Graph, OnSphere
 from weft.kernels.stationary import (
@@ -19,6 +20,7 @@ from weft.kernels.trends import Linear, Wiener
 
 __all__ = [
     "EQ",
+    "Columns",
     "Constant",
     "Cosine",
     "Graph",

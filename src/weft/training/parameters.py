@@ -21,11 +21,12 @@ from jaxtyping import Array, Float, Int
 
 from weft.arrays import AnyArray
 from weft.domains import REAL, Domain, as_float64
-from weft.kernels import Kernel, Linear, OnSphere, Product, Scaled, Separable, Sum, Wiener
+from weft.kernels import Columns, Kernel, Linear, OnSphere, Product, Scaled, Separable, Sum, Wiener
 from weft.model import Model
 
 Path = tuple[str | int, ...]
-Bound = tuple[Any, Any]
+# A pair (lower, upper), each None, a number or an array; checked where it is used.
+Bound = Any
 Prior = Callable[[Array], Array]
 
 PSEUDO_POINTS = "pseudo_points"
@@ -94,7 +95,7 @@ def _overall_scales(kernel: Kernel, path: Path) -> Iterator[Path]:
     if isinstance(kernel, Scaled):
         yield (*path, "variance")
         yield from _overall_scales(kernel.kernel, (*path, "kernel"))
-    elif isinstance(kernel, OnSphere):
+    elif isinstance(kernel, OnSphere | Columns):
         yield from _overall_scales(kernel.kernel, (*path, "kernel"))
     elif isinstance(kernel, Product):
         yield from _overall_scales(kernel.first, (*path, "first"))
@@ -195,12 +196,12 @@ class ParameterSpace(eqx.Module):
         return {name: _value(model, path) for name, path in zip(self.names, self.paths, strict=True)}
 
     def at_bounds(self, point: Float[np.ndarray, " free"]) -> list[str]:
-        """Names of parameters pressed against a finite bound that leaves no more than a millionth of its interval."""
+        """Names of parameters pressed against a finite bound that leaves no more than a thousandth of its interval."""
         width = self.upper - self.lower
         boxed = np.isfinite(width)
         value = np.asarray(to_interval(point, self.lower, self.upper, self.scale))
         margin = np.minimum(value - self.lower, self.upper - value)
-        pressed = self.free[boxed & (margin < 1e-6 * np.where(boxed, width, 1.0))]
+        pressed = self.free[boxed & (margin < 1e-3 * np.where(boxed, width, 1.0))]
         ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
         return [self.names[i] for i in np.unique(np.searchsorted(ends, pressed, side="right"))]
 

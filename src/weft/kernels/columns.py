@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""A kernel that looks at some of the columns only."""
+
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Array, Float
+
+from weft.arrays import AnyArray
+from weft.kernels.base import Kernel
+
+
+class Columns(Kernel):
+    """`kernel` of the numbered `columns` of its inputs; the others mean nothing to it.
+
+    So that one component may depend on where a row is and another on covariates, both being columns of its place:
+
+        Separable(space=Columns(Matern32([50.0, 50.0]), (0, 1)), time=Matern12(3.0))
+        + Separable(space=Columns(Linear(), (2, 3)), time=Constant())
+    """
+
+    kernel: Kernel
+    columns: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(self, kernel: Any, columns: Any):
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"Columns takes a kernel such as weft.EQ(1.0); it is {kernel!r}")
+        numbers = tuple(int(column) for column in columns)
+        if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
+            raise ValueError(
+                f"Columns: columns must be distinct numbers from 0 up, at least one; they are {list(columns)}"
+            )
+        self.kernel = kernel
+        self.columns = numbers
+
+    def _chosen(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x chosen"]:
+        return xs[:, np.array(self.columns)]
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        return self.kernel.covariance(self._chosen(xs), self._chosen(ys))
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return self.kernel.variances(self._chosen(xs))
+
+    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
+        return self.kernel.features(self._chosen(xs))
+
+    def check_width(self, width: int) -> None:
+        if max(self.columns) >= width:
+            raise ValueError(
+                f"Columns: the inputs have {width} columns, numbered from 0; there is no column {max(self.columns)}"
+            )
+        self.kernel.check_width(len(self.columns))
+
+    def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:
+        self.check_width(xs.shape[1])
+        self.kernel.check_inputs(self._chosen(xs))
