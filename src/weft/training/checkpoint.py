@@ -101,7 +101,7 @@ def read_checkpoint(path: str | os.PathLike, fingerprint: str) -> Checkpoint:
     """The state in the file; ValueError where it is not one, or is of another problem."""
     name = str(pathlib.Path(path))
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
             history = file["history"]
             finished_points, point = file["finished_points"], file["point"]

@@ -3,10 +3,10 @@
 
 import contextlib
 import dataclasses
-import functools
 import logging
 import os
 import pathlib
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 from weft.arrays import require_float64
 from weft.data.atomic import check_output
 from weft.data.observations import Observations
-from weft.inference.evidence import check_power, log_evidence
+from weft.inference.evidence import log_evidence
 from weft.model import Model
 from weft.training.checkpoint import Checkpoint, Finished, fingerprint_of, read_checkpoint, write_checkpoint
 from weft.training.maximise import Ascent, Evaluation, Step, maximise
@@ -40,8 +40,11 @@ __all__ = ["FitResult", "fit"]
 
 logger = logging.getLogger("weft")
 
-# What an engine raises where a trial point is too extreme to compute; inside a compiled call JAX wraps it.
-SURVIVED = (ArithmeticError, np.linalg.LinAlgError, jax.errors.JaxRuntimeError)
+# What an engine raises where a trial point is too extreme to compute.
+SURVIVED = (ArithmeticError, np.linalg.LinAlgError)
+
+# num_pseudo^2 (num_pseudo times + rows) above which an evaluation takes seconds, beside which tracing it is nothing.
+LARGE = 1e9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,7 +89,7 @@ def fit(
     seed: int = 0,
     max_iterations: int = 1000,
     tolerance: float = 1e-9,
-    gradient_tolerance: float = 1e-3,
+    gradient_tolerance: float = 1e-4,
     checkpoint: str | os.PathLike | None = None,
     resume: bool = False,
     progress: str | None = "auto",
@@ -108,21 +111,20 @@ def fit(
     `restarts` climbs again that many times from starts moved at random (by about a factor of e), and the best end
     counts. A climb ends when no entry of the gradient exceeds `gradient_tolerance` (log evidence per unit on the real
     line), when two iterations in a row gain less than `tolerance` relative to the objective, or after `max_iterations`.
-    A trial point where the evidence cannot be computed shortens the step. Ctrl-C ends the fit after the evaluation it
-    is in, a second one at once; the best so far is returned.
+    A trial point where the evidence cannot be computed shortens the step. Ctrl-C ends the fit, and the best so far is
+    returned.
 
     `checkpoint` names a file written after each iteration; with `resume`, a fit of the same problem goes on from there
     (or begins, where there is no file yet). `progress` is "auto" (a line on a terminal, else nothing), "bar", "log"
     (lines to the logger "weft") or None. `callback` sees each iteration and may raise StopIteration.
     """
     require_float64()
-    check_power(power)
     space = make_space(
         model, frozen=frozen, bounds=bounds, named=tuple(priors or ()), learn_pseudo_points=learn_pseudo_points
     )
     terms = prior_terms(priors or {}, space, model)
     run = _Run(
-        evaluate=functools.partial(_evaluate, space, model, data, terms, power, engine),
+        objective=_Objective(space, model, data, terms, power, engine),
         space=space,
         model=model,
         settings={"max_iterations": max_iterations, "tolerance": tolerance, "gradient_tolerance": gradient_tolerance},
@@ -153,7 +155,35 @@ def _moved(origin: Float[np.ndarray, " free"], seed: int, number: int) -> Float[
     return origin + np.random.default_rng([seed, number]).normal(size=origin.shape)
 
 
-@eqx.filter_jit
+class _Objective:
+    """Log evidence plus log priors as a function of the free numbers; each evaluation is one call of the engine.
+
+    A small problem is compiled as a whole, because the time to trace it would exceed the engine's. A large one is not:
+    the engine then runs on the caller's own thread, where Ctrl-C reaches it and its errors keep their names.
+    """
+
+    def __init__(
+        self,
+        space: ParameterSpace,
+        model: Model,
+        data: Observations,
+        terms: tuple[tuple[Path, Prior], ...],
+        power: float,
+        engine: str,
+    ):
+        self.arguments = (space, model, data, terms, power, engine)
+        num_pseudo = sum(len(points) for points in model.pseudo_points_of(data.places))
+        self.is_compiled = num_pseudo**2 * (num_pseudo * len(data.times) + data.num_rows) < LARGE
+
+    def __call__(self, point: Float[np.ndarray, " free"]) -> Evaluation:
+        function = _compiled_value_and_gradient if self.is_compiled else _value_and_gradient
+        try:
+            value, gradient, evidence = function(jnp.asarray(point), *self.arguments)
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
+            raise _unwrapped(error) from error
+        return Evaluation(float(value), np.asarray(gradient), float(evidence))
+
+
 def _value_and_gradient(
     point: Float[Array, " free"],
     space: ParameterSpace,
@@ -172,24 +202,25 @@ def _value_and_gradient(
     return value, gradient, evidence
 
 
-def _evaluate(
-    space: ParameterSpace,
-    model: Model,
-    data: Observations,
-    terms: tuple[tuple[Path, Prior], ...],
-    power: float,
-    engine: str,
-    point: Float[np.ndarray, " free"],
-) -> Evaluation:
-    """One call of the engine: value and gradient together."""
-    value, gradient, evidence = _value_and_gradient(jnp.asarray(point), space, model, data, terms, power, engine)
-    return Evaluation(float(value), np.asarray(gradient), float(evidence))
+def _unwrapped(error: Exception) -> Exception:
+    """What was raised inside compiled code, which JAX wraps in an error of its own with the traceback as its text."""
+    text = str(error)
+    if "RESOURCE_EXHAUSTED" in text:
+        return MemoryError("an evaluation of the evidence ran out of memory; use fewer pseudo-points or fewer times")
+    failure = re.search(
+        r"^[\w.]*(?:FilterFailure|FloatingPointError|LinAlgError|OverflowError): (.*)", text, re.MULTILINE
+    )
+    return error if failure is None else FloatingPointError(failure.group(1).strip())
+
+
+_compiled_value_and_gradient = eqx.filter_jit(_value_and_gradient)
 
 
 class _Interrupt:
-    """Ctrl-C noted, to be obeyed between evaluations; a second one at once."""
+    """Ctrl-C while a fit runs; noted for later inside compiled code, where it would look like a failed trial point."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_deferred: bool) -> None:
+        self.is_deferred = is_deferred
         self.noted = False
 
     def check(self) -> None:
@@ -198,17 +229,16 @@ class _Interrupt:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        # Only the main thread may set handlers; elsewhere Ctrl-C is not ours to hear.
+        # Only the main thread may set handlers, and a handler of the caller's own is left alone.
         handler = signal.getsignal(signal.SIGINT)
         if threading.current_thread() is not threading.main_thread() or handler is not signal.default_int_handler:
             yield
             return
 
         def note(number: int, frame: Any) -> None:
-            if self.noted:
+            is_second, self.noted = self.noted, True
+            if is_second or not self.is_deferred:
                 raise KeyboardInterrupt
-            self.noted = True
-            logger.warning("stopping after this evaluation; press Ctrl-C again to stop at once")
 
         signal.signal(signal.SIGINT, note)
         try:
@@ -222,13 +252,13 @@ class _Run:
 
     def __init__(
         self,
-        evaluate: Callable[[Float[np.ndarray, " free"]], Evaluation],
+        objective: _Objective,
         space: ParameterSpace,
         model: Model,
         settings: dict[str, Any],
         callback: Callable[[Iteration], None] | None,
     ):
-        self.evaluate = evaluate
+        self.objective = objective
         self.space = space
         self.model = model
         self.settings = settings
@@ -260,13 +290,14 @@ class _Run:
             return False
         resumed, self.resumed_point = self.resumed_point, None
         first = self.history[-1].iteration if resumed is not None and self.history else 0
-        interrupt = _Interrupt()
+        interrupt = _Interrupt(self.objective.is_compiled)
         iteration = first - 1 if resumed is not None else -1
 
         def evaluate(point: Float[np.ndarray, " free"]) -> Evaluation:
-            evaluation = self.evaluate(point)
-            interrupt.check()
-            return evaluation
+            try:
+                return self.objective(point)
+            finally:
+                interrupt.check()
 
         def on_step(step: Step) -> None:
             nonlocal iteration
