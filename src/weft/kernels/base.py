@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray, is_concrete, require_float64
+from weft.arrays import ARRAYS, AnyArray, is_concrete, require_float64
 from weft.domains import Parametrised, as_float64, positive
 
 
@@ -113,12 +113,12 @@ class Kernel(Parametrised):
 
 def is_scalar(value: Any) -> bool:
     """Whether `value` is a number a kernel can be scaled by, NumPy's and JAX's zero-dimensional arrays included."""
-    return isinstance(value, int | float | np.number) or (isinstance(value, AnyArray) and value.ndim == 0)
+    return isinstance(value, int | float | np.number) or (isinstance(value, ARRAYS) and value.ndim == 0)
 
 
 def as_columns(xs: Any) -> AnyArray:
     """`xs` as a float matrix with one row an input; a vector becomes one column."""
-    array = xs if isinstance(xs, AnyArray) else np.asarray(xs, dtype=np.float64)
+    array = xs if isinstance(xs, ARRAYS) else np.asarray(xs, dtype=np.float64)
     if array.ndim not in (1, 2):
         raise ValueError(f"kernel inputs must be a matrix (one row an input) or a vector; their shape is {array.shape}")
     if not np.issubdtype(array.dtype, np.floating):
@@ -304,12 +304,13 @@ class ProductStateSpace(StateSpace):
         return jnp.kron(self.first.transition(step), self.second.transition(step))
 
     def process_noise(self, step: Float[Array, ""]) -> Float[Array, "latent latent"]:
-        # P1 (x) P2 - A1 P1 A1' (x) A2 P2 A2' without the difference, which has no digits on short steps.
+        # P1 (x) P2 - C1 (x) C2 with C = A P A': where P1 (x) P2 is not 0, written without the difference, which has no
+        # digits on short steps.
         first, second = self.first, self.second
-        carried = carried_covariance(first, step)
-        return jnp.kron(first.process_noise(step), second.covariance(step)) + jnp.kron(
-            carried, second.process_noise(step)
-        )
+        first_carried, second_carried = carried_covariance(first, step), carried_covariance(second, step)
+        gained = jnp.kron(first.process_noise(step), second.covariance(step))
+        gained += jnp.kron(first_carried, second.process_noise(step))
+        return jnp.where(self.covariance(step) == 0, -jnp.kron(first_carried, second_carried), gained)
 
 
 def carried_covariance(form: StateSpace, step: Float[Array, ""]) -> Float[Array, "latent latent"]:

@@ -54,8 +54,9 @@ CHAINS: dict[int, tuple[float, ...]] = {
 # Steps in lengthscales: up to the first, the noise is tabulated; up to the second, the transition; past the third, the
 # transition is 0 in double precision.
 SHORT, LONG, ENDLESS = 4, 16, 1024
-# Fixed-point fraction bits of the tables: the transition over an endless step and 60 bits more.
-BITS = 1280
+# Fraction bits of the fixed-point tables: many more than doubles have, and for endless steps, where the transition falls
+# to 1e-308, more again.
+NEAR_BITS, FAR_BITS = 400, 1280
 
 
 class Tables(NamedTuple):
@@ -88,43 +89,47 @@ def tables(order: int) -> Tables:
         noise_series.append(derivative / power)
         derivative = drift @ noise_series[-1] + noise_series[-1] @ drift.T
 
-    near = fixed_point_powers(fixed_point_exponential(drift, per_unit), LONG * per_unit)
-    far = fixed_point_powers(near[-1], ENDLESS // LONG)
-    identity = near[0]
-    noise = [identity - (matrix @ matrix.T) // 2**BITS for matrix in near[: SHORT * per_unit + 1]]
+    near = fixed_point_powers(fixed_point_exponential(drift, per_unit, NEAR_BITS), LONG * per_unit, NEAR_BITS)
+    far = fixed_point_powers(near[-1] * 2 ** (FAR_BITS - NEAR_BITS), ENDLESS // LONG, FAR_BITS)
+    noise = [near[0] - (matrix @ matrix.T) // 2**NEAR_BITS for matrix in near[: SHORT * per_unit + 1]]
     return Tables(
-        drift,
-        1.0 / per_unit,
-        np.array(transition_series),
-        np.array(noise_series),
-        *(np.array(np.stack(table) / 2**BITS, dtype=np.float64) for table in (near[:-1], noise, far)),
+        drift=drift,
+        spacing=1.0 / per_unit,
+        transition_series=np.array(transition_series),
+        noise_series=np.array(noise_series),
+        near_transition=as_floats(near[:-1], NEAR_BITS),
+        near_noise=as_floats(noise, NEAR_BITS),
+        far_transition=as_floats(far, FAR_BITS),
     )
 
 
-def fixed_point_exponential(drift: Float[np.ndarray, "latent latent"], per_unit: int) -> np.ndarray:
-    """exp(drift / per_unit) in whole multiples of 2^-BITS, by its series."""
-    exact = np.array([[int(Fraction(entry) * 2**BITS) for entry in row] for row in drift], dtype=object)
-    term = total = fixed_point_identity(drift.shape[0])
+def fixed_point_exponential(drift: Float[np.ndarray, "latent latent"], per_unit: int, bits: int) -> np.ndarray:
+    """exp(drift / per_unit) in whole multiples of 2^-bits, by its series."""
+    exact = np.array([[int(Fraction(entry) * 2**bits) for entry in row] for row in drift], dtype=object)
+    term = total = fixed_point_identity(drift.shape[0], bits)
     power = 0
-    while np.any(term):
+    # Floor division never gets from -1 to 0.
+    while np.any(np.abs(term) > 1):
         power += 1
-        term = (term @ exact) // (2**BITS * per_unit * power)
-        # Floor division leaves -1 where the series has ended.
-        term = np.where(term == -1, 0, term)
+        term = (term @ exact) // (2**bits * per_unit * power)
         total = total + term
     return total
 
 
-def fixed_point_powers(matrix: np.ndarray, count: int) -> list[np.ndarray]:
+def fixed_point_powers(matrix: np.ndarray, count: int, bits: int) -> list[np.ndarray]:
     """Powers 0 to `count` of a fixed-point matrix."""
-    powers = [fixed_point_identity(matrix.shape[0])]
+    powers = [fixed_point_identity(matrix.shape[0], bits)]
     for _ in range(count):
-        powers.append((powers[-1] @ matrix) // 2**BITS)
+        powers.append((powers[-1] @ matrix) // 2**bits)
     return powers
 
 
-def fixed_point_identity(size: int) -> np.ndarray:
-    return np.eye(size, dtype=int).astype(object) * 2**BITS
+def fixed_point_identity(size: int, bits: int) -> np.ndarray:
+    return np.eye(size, dtype=int).astype(object) * 2**bits
+
+
+def as_floats(matrices: list[np.ndarray], bits: int) -> Float[np.ndarray, "matrix latent latent"]:
+    return np.array(np.stack(matrices) / 2**bits, dtype=np.float64)
 
 
 def split(table: Tables, u: Float[Array, ""]) -> tuple[Int[Array, ""], Float[Array, ""]]:
