@@ -4,8 +4,9 @@
 Each is a function of a flat vector of parameters, so that gradients can be compared too.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -46,7 +47,11 @@ def ragged_rows(seed: int = 0):
     counts = [3, 1, 12, 2, 5, 0, 4]
     times = np.repeat(distinct, counts)
     stations = rng.uniform(0, 3, size=(9, 2))
-    places = np.where(rng.random(len(times))[:, None] < 0.6, stations[rng.integers(0, 9, len(times))], rng.uniform(0, 3, (len(times), 2)))
+    places = np.where(
+        rng.random(len(times))[:, None] < 0.6,
+        stations[rng.integers(0, 9, len(times))],
+        rng.uniform(0, 3, (len(times), 2)),
+    )
     places[1], times[1] = places[0], times[0]
     values = rng.normal(size=len(times)) + 0.5 * times
     values[5] = np.nan
@@ -99,17 +104,27 @@ def sum_separable(first: str = "matern52", second: str = "matern12", *, exact: b
 
     def build_model(parameters):
         v1, l1, t1, v2, l2, t2, noise_variance, z1, z2 = split(parameters)
-        kernel = v1[0] * weft.Separable(space=weft.EQ(l1), time=TIME_KERNELS[first][0](t1[0], t1[1])) + v2[0] * weft.Separable(
-            space=weft.Matern32(l2[0]), time=TIME_KERNELS[second][0](t2[0], t2[1])
-        )
+        kernel = v1[0] * weft.Separable(space=weft.EQ(l1), time=TIME_KERNELS[first][0](t1[0], t1[1])) + v2[
+            0
+        ] * weft.Separable(space=weft.Matern32(l2[0]), time=TIME_KERNELS[second][0](t2[0], t2[1]))
         points = None if exact else (z1.reshape(-1, 2), z2.reshape(-1, 2))
         return weft.Model(kernel, weft.Gaussian(noise_variance[0]), points)
 
     def build_dense(parameters):
         v1, l1, t1, v2, l2, t2, noise_variance, z1, z2 = split(parameters)
         components = [
-            dense.Component(v1[0], lambda x, y: dense.eq(x, y, l1), TIME_KERNELS[first][1](t1[0], t1[1]), None if exact else z1.reshape(-1, 2)),
-            dense.Component(v2[0], lambda x, y: dense.matern32(x, y, l2[0]), TIME_KERNELS[second][1](t2[0], t2[1]), None if exact else z2.reshape(-1, 2)),
+            dense.Component(
+                v1[0],
+                lambda x, y: dense.eq(x, y, l1),
+                TIME_KERNELS[first][1](t1[0], t1[1]),
+                None if exact else z1.reshape(-1, 2),
+            ),
+            dense.Component(
+                v2[0],
+                lambda x, y: dense.matern32(x, y, l2[0]),
+                TIME_KERNELS[second][1](t2[0], t2[1]),
+                None if exact else z2.reshape(-1, 2),
+            ),
         ]
         return dense.Problem(components, noise_variance[0] + noise, times, places, values)
 

@@ -68,9 +68,7 @@ def test_single_precision_is_refused():
         "        print(error)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == [
-        "float64 is off; call jax.config.update('jax_enable_x64', True) first"
-    ] * 2
+    assert done.stdout.splitlines() == ["float64 is off; call jax.config.update('jax_enable_x64', True) first"] * 2
 
 
 def test_importing_weft_imports_no_jax():

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: MIT
 """What counts as an array here, and the check that double precision is on."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-# What a user may give for numbers: NumPy, JAX, lists, columns of a table. Checked where it comes in, so not by its type.
+# What a user may give for numbers: NumPy, JAX, lists, columns of a table. Checked where it comes in, not by its type.
 ArrayLike = Any
 
-# Data stay NumPy until they meet a model; inside a transformation everything is a JAX array.
-AnyArray = jax.Array | np.ndarray
+# Data stay NumPy until they meet a model; inside a transformation everything is a JAX array. Shapes and kinds are
+# checked while the tests run; a static checker would only see that the two differ.
+if TYPE_CHECKING:
+    AnyArray = Any
+else:
+    AnyArray = jax.Array | np.ndarray
+ARRAYS = (jax.Array, np.ndarray)
 
 
 def require_float64() -> None:

@@ -22,7 +22,7 @@ class ConstantMean(eqx.Module):
     variance: float = eqx.field(static=True, default=100.0)
 
     def component(self) -> Separable:
-        return Separable(space=Constant(self.variance), time=Constant(1.0))
+        return Separable(space=Constant(np.asarray(self.variance)), time=Constant(np.asarray(1.0)))
 
 
 class LinearMean(eqx.Module):
@@ -32,7 +32,10 @@ class LinearMean(eqx.Module):
     slope_variance: float = eqx.field(static=True, default=100.0)
 
     def component(self) -> Separable:
-        return Separable(space=Constant(self.variance) + Linear(self.slope_variance), time=Constant(1.0))
+        return Separable(
+            space=Constant(np.asarray(self.variance)) + Linear(np.asarray(self.slope_variance)),
+            time=Constant(np.asarray(1.0)),
+        )
 
 
 class Model(Parametrised):

@@ -86,7 +86,10 @@ def test_one_step_ahead_residuals_equal_dense():
     for row, residual, variance in zip(*ahead, strict=True):
         past = up_to(problem, problem.times[row], strictly=True)
         if np.isnan(past.values).all():
-            mean, covariance = np.zeros(1), dense.total(dense.prior, problem.components, *(problem.times[[row]], problem.places[[row]]) * 2)
+            mean, covariance = (
+                np.zeros(1),
+                dense.total(dense.prior, problem.components, *(problem.times[[row]], problem.places[[row]]) * 2),
+            )
         else:
             mean, covariance = dense.posterior(past, problem.times[[row]], problem.places[[row]])
         assert_allclose(residual, problem.values[row] - mean[0], rtol=1e-7, atol=1e-9)
@@ -94,9 +97,7 @@ def test_one_step_ahead_residuals_equal_dense():
 
 
 def take(twin: Twin, rows: np.ndarray) -> weft.Observations:
-    return weft.Observations(
-        twin.times[rows], twin.places[rows], twin.values[rows], noise_variance=twin.noise[rows]
-    )
+    return weft.Observations(twin.times[rows], twin.places[rows], twin.values[rows], noise_variance=twin.noise[rows])
 
 
 def long_twin() -> Twin:

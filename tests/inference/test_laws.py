@@ -77,7 +77,7 @@ def random_walk_problem(num_times, step, lengthscale):
 
 
 def innovations_log_likelihood(values, step, lengthscale, noise):
-    """log N(y; 0, K + noise I) of a Matern-1/2 kernel by its scalar Kalman filter, in plain Python."""
+    """Log N(y; 0, K + noise I) of a Matern-1/2 kernel by its scalar Kalman filter, in plain Python."""
     decay = np.exp(-step / lengthscale)
     fresh = -np.expm1(-2 * step / lengthscale)
     mean, variance, total = 0.0, 1.0, 0.0

@@ -34,7 +34,12 @@ def test_a_new_process_gives_the_same_bits(tmp_path, exact):
     posterior.save(tmp_path / "model.weft")
     np.save(tmp_path / "asked.npy", np.column_stack([TIMES, PLACES]))
     subprocess.run(
-        [sys.executable, "-c", PREDICT_ELSEWHERE, *(tmp_path / name for name in ("model.weft", "asked.npy", "got.npy"))],
+        [
+            sys.executable,
+            "-c",
+            PREDICT_ELSEWHERE,
+            *(tmp_path / name for name in ("model.weft", "asked.npy", "got.npy")),
+        ],
         check=True,
     )
     marginals = posterior.marginals(TIMES, PLACES)
@@ -56,9 +61,7 @@ def test_every_part_of_a_model_survives(tmp_path):
     posterior = weft.condition(model, data)
     posterior.save(tmp_path / "all.weft", rows=True)
     again = weft.load(tmp_path / "all.weft")
-    np.testing.assert_array_equal(
-        again.marginals([0.4], [[2.0]]).mean, posterior.marginals([0.4], [[2.0]]).mean
-    )
+    np.testing.assert_array_equal(again.marginals([0.4], [[2.0]]).mean, posterior.marginals([0.4], [[2.0]]).mean)
     assert again.batches[0].times.tolist() == [0.1, 0.2, 0.7]
     assert again.update(weft.Observations([0.9], [[2.0]], [1.0])).log_evidence == pytest.approx(
         posterior.update(weft.Observations([0.9], [[2.0]], [1.0])).log_evidence, rel=1e-12
@@ -89,7 +92,9 @@ def spoil(path, how):
         return
     if how == "flipped bits":
         position = whole.index(b"NUMPY") + 200
-        path.write_bytes(whole[:position] + bytes(255 - byte for byte in whole[position : position + 8]) + whole[position + 8 :])
+        path.write_bytes(
+            whole[:position] + bytes(255 - byte for byte in whole[position : position + 8]) + whole[position + 8 :]
+        )
         return
     if how == "not a zip":
         path.write_bytes(b"time,lat,lon\n1,2,3\n")
@@ -107,11 +112,15 @@ def spoil(path, how):
     elif how == "object array":
         header = b"{'descr': '|O', 'fortran_order': False, 'shape': (1,), }"
         header += b" " * (64 - (10 + len(header) + 1) % 64) + b"\n"
-        entries["arrays/0.npy"] = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + pickle.dumps([Evil()])
+        entries["arrays/0.npy"] = (
+            b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header + pickle.dumps([Evil()])
+        )
     elif how == "unknown class":
         entries["manifest.json"] = entries["manifest.json"].replace(b'"EQ"', b'"Popen"')
     elif how == "negative length scale":
-        entries["manifest.json"] = entries["manifest.json"].replace(b'"Matern32"', b'"Matern12"').replace(b'"tuple"', b'"value"')
+        entries["manifest.json"] = (
+            entries["manifest.json"].replace(b'"Matern32"', b'"Matern12"').replace(b'"tuple"', b'"value"')
+        )
     elif how == "zip bomb":
         entries["arrays/0.npy"] = bytes(50_000_000)
     with zipfile.ZipFile(path, "w", kind) as archive:

@@ -5,8 +5,8 @@ Everything is written with analytic functions only (no conjugates, no absolute v
 step gives derivatives to rounding: f'(x) = Im f(x + ih) / h with h = 1e-30 (Squire & Trapp 1998).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def total(function, components, *args):
 
 
 def log_normal(values, covariance):
-    """log N(values; 0, covariance); analytic, unlike one by absolute values."""
+    """Log N(values; 0, covariance); analytic, unlike one by absolute values."""
     sign, log_abs = np.linalg.slogdet(covariance)
     log_det = log_abs + np.log(sign)
     return -0.5 * (values @ np.linalg.solve(covariance, values) + log_det + len(values) * np.log(2 * np.pi))

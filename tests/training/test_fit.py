@@ -107,7 +107,7 @@ def test_recovers_a_known_model_within_its_uncertainty(drawn):
     names, top = space.names, space.start(result.model)
 
     def gradient(point):
-        return fitting._compiled_value_and_gradient(point, space, result.model, data, (), 0.0, "auto")[1]
+        return fitting._compiled_value_and_gradient(point, space, result.model, data, (), 0.0, "auto", None)[1]
 
     # Observed information by central differences of the gradient.
     step = 1e-4

@@ -29,9 +29,9 @@ class Engine(Protocol):
     """What every engine offers; all of them give the same numbers."""
 
     def log_normaliser(
-        self, chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows
+        self, chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
     ) -> Float[Array, ""]:
-        """log E prod_n exp(-precision_n (value_n - f_n)^2 / 2) under the chain; differentiable in every float array.
+        """Log E prod_n exp(-precision_n (value_n - f_n)^2 / 2) under the chain; differentiable in every float array.
 
         Its gradient is the smoother: d/dvalue_n = -precision_n (value_n - E f_n), d/dprecision_n = -E (value_n - f_n)^2 / 2.
         """
@@ -39,7 +39,7 @@ class Engine(Protocol):
     def moments(
         self,
         chain: Chain,
-        weights: Float[Array, "place bottleneck"],
+        weights: Float[AnyArray, "place bottleneck"],
         rows: Rows,
         queries: Queries,
         *,
@@ -50,7 +50,7 @@ class Engine(Protocol):
     def means(
         self,
         chain: Chain,
-        weights: Float[Array, "place bottleneck"],
+        weights: Float[AnyArray, "place bottleneck"],
         rows: Rows,
         values: Float[AnyArray, "row draw"],
         queries: Queries,
@@ -58,6 +58,6 @@ class Engine(Protocol):
         """Posterior means of f at the queries for several sets of values of the same rows; `rows.value` is not used."""
 
     def last_state(
-        self, chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows
+        self, chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
     ) -> tuple[State, Float[AnyArray, ""] | float]:
         """The state at the last time given all rows, and their log normaliser."""

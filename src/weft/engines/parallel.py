@@ -39,7 +39,7 @@ class AdjointMap(NamedTuple):
 
 
 @eqx.filter_jit
-def log_normaliser(chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows) -> Float[Array, ""]:
+def log_normaliser(chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows) -> Float[Array, ""]:
     """See `Engine`."""
     schedule = make_schedule(rows.layout, None, chain.num_bottleneck, False)
     _, _, updates = run_filter(chain, read_slots(chain, weights, rows, schedule))
@@ -49,7 +49,7 @@ def log_normaliser(chain: Chain, weights: Float[Array, "place bottleneck"], rows
 @eqx.filter_jit
 def moments(
     chain: Chain,
-    weights: Float[Array, "place bottleneck"],
+    weights: Float[AnyArray, "place bottleneck"],
     rows: Rows,
     queries: Queries,
     *,
@@ -72,7 +72,7 @@ def moments(
 @eqx.filter_jit
 def means(
     chain: Chain,
-    weights: Float[Array, "place bottleneck"],
+    weights: Float[AnyArray, "place bottleneck"],
     rows: Rows,
     values: Float[AnyArray, "row draw"],
     queries: Queries,
@@ -83,7 +83,7 @@ def means(
 
 @eqx.filter_jit
 def last_state(
-    chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows
+    chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
 ) -> tuple[State, Float[Array, ""]]:
     """See `Engine`."""
     schedule = make_schedule(rows.layout, None, chain.num_bottleneck, False)
@@ -141,9 +141,7 @@ def join(first: Leap, second: Leap) -> Leap:
     size = first.shift.shape[0]
     mixed = jnp.eye(size) + first.spread @ second.precision
     factor = jax.scipy.linalg.lu_factor(mixed)
-    columns = jnp.concatenate(
-        [first.carry, first.spread, (first.shift + first.spread @ second.pull)[:, None]], axis=1
-    )
+    columns = jnp.concatenate([first.carry, first.spread, (first.shift + first.spread @ second.pull)[:, None]], axis=1)
     solved = jax.scipy.linalg.lu_solve(factor, columns)
     carried, spread, shift = solved[:, :size], solved[:, size : 2 * size], solved[:, -1]
     # (I + J C)^-1 (eta - J b) and (I + J C)^-1 J, by the transpose of the same factor.
@@ -162,7 +160,7 @@ def join(first: Leap, second: Leap) -> Leap:
 
 
 def run_adjoint(chain: Chain, step: Int[Array, " slot"], updates: Update) -> State:
-    """lam and Lam of every slot, before its update."""
+    """Lam and Lam of every slot, before its update."""
     size = chain.num_state
     before_update = jax.vmap(lambda update: update_map(chain, update))(updates)
     maps = jax.vmap(lambda each, number: then_predict(chain, each, number))(before_update, step)

@@ -40,13 +40,13 @@ class Update(NamedTuple):
 
 
 @eqx.filter_jit
-def log_normaliser(chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows) -> Float[Array, ""]:
+def log_normaliser(chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows) -> Float[Array, ""]:
     """See `Engine`. Reverse mode recomputes each of ~sqrt(T) segments, so its memory is O(sqrt(T) state^2)."""
     return run_forward(chain, weights, rows)[1]
 
 
 def run_forward(
-    chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows
+    chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
 ) -> tuple[State, Float[Array, ""]]:
     """The filtered state after the last slot, and the log normaliser."""
     schedule = make_schedule(rows.layout, None, chain.num_bottleneck, True)
@@ -70,7 +70,7 @@ def run_forward(
 @eqx.filter_jit
 def moments(
     chain: Chain,
-    weights: Float[Array, "place bottleneck"],
+    weights: Float[AnyArray, "place bottleneck"],
     rows: Rows,
     queries: Queries,
     *,
@@ -124,7 +124,7 @@ def moments(
 @eqx.filter_jit
 def means(
     chain: Chain,
-    weights: Float[Array, "place bottleneck"],
+    weights: Float[AnyArray, "place bottleneck"],
     rows: Rows,
     values: Float[AnyArray, "row draw"],
     queries: Queries,
@@ -139,14 +139,16 @@ def means_through(
     """Means draw by draw; covariances do not depend on values, so vmap runs them once."""
 
     def of_draw(draw: Float[Array, " row"]) -> Float[Array, " query"]:
-        return jnp.sum(moments(chain, weights, Rows(rows.layout, rows.place, draw, rows.precision), queries).mean, axis=1)
+        return jnp.sum(
+            moments(chain, weights, Rows(rows.layout, rows.place, draw, rows.precision), queries).mean, axis=1
+        )
 
     return jax.vmap(of_draw, in_axes=1, out_axes=1)(jnp.asarray(values))
 
 
 @eqx.filter_jit
 def last_state(
-    chain: Chain, weights: Float[Array, "place bottleneck"], rows: Rows
+    chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
 ) -> tuple[State, Float[Array, ""]]:
     """See `Engine`."""
     return run_forward(chain, weights, rows)
@@ -170,9 +172,7 @@ def gather_answers(schedule: Schedule, answers: tuple[Array, Array, Array]) -> M
     return Moments(mean, variance, total)
 
 
-def read_slot(
-    chain: Chain, weights: Array, rows: Rows, step: Int[Array, ""], numbers: Int[Array, " row"]
-) -> Slot:
+def read_slot(chain: Chain, weights: Array, rows: Rows, step: Int[Array, ""], numbers: Int[Array, " row"]) -> Slot:
     present = numbers >= 0
     if rows.layout.num_rows == 0:
         nothing = jnp.zeros(len(numbers))
@@ -254,7 +254,7 @@ def log_factor(update: Update) -> Float[Array, ""]:
 
 
 def adjoint_update(chain: Chain, adjoint: State, update: Update) -> State:
-    """lam and Lam before the update from those after it (de Jong 1989): the adjoint of `absorb`."""
+    """Lam and Lam before the update from those after it (de Jong 1989): the adjoint of `absorb`."""
     observe = solve_triangular(update.factor, update.observe, lower=True)
     back = read_in(chain, observe.T)
     mean = adjoint.mean + back @ (update.innovation - update.whitened @ adjoint.mean)
@@ -276,7 +276,7 @@ def read_bottleneck(chain: Chain, state: State) -> State:
 
 
 def smooth_bottleneck(chain: Chain, predicted: State, adjoint: State) -> State:
-    """z given all rows: mean H m + H P lam, covariance H (P - P Lam P) H'."""
+    """Z given all rows: mean H m + H P lam, covariance H (P - P Lam P) H'."""
     half = read_out(chain, predicted.covariance)
     before = read_bottleneck(chain, predicted)
     return State(before.mean + half @ adjoint.mean, symmetric(before.covariance - half @ adjoint.covariance @ half.T))

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
+from weft.arrays import AnyArray
 from weft.engines.base import Engine
 from weft.inference.paths import Seen, covariance_with_sums, draw_prior, seen_queries, seen_rows, square_root
 from weft.inference.queries import Question
@@ -27,7 +28,11 @@ def blocks_of_columns(num_rows: int, num_columns: int) -> Iterator[slice]:
 
 
 def sums_covariance(
-    engine: Engine, weights: object, asked: Question, residual: "Residual", sums: Float[np.ndarray, "query sum"]
+    engine: Engine,
+    weights: Float[AnyArray, "place bottleneck"],
+    asked: Question,
+    residual: "Residual",
+    sums: Float[np.ndarray, "query sum"],
 ) -> Float[np.ndarray, "sum sum"]:
     """Posterior covariance of weighted sums of f over the rows asked about (rows and weights in the order of the queries)."""
     rows, queries = seen_rows(asked.rows, weights), seen_queries(asked.queries)
@@ -41,7 +46,7 @@ def sums_covariance(
 
 def draws(
     engine: Engine,
-    weights: object,
+    weights: Float[AnyArray, "place bottleneck"],
     asked: Question,
     residual: "Residual",
     num: int,
@@ -104,7 +109,9 @@ class Residual:
                 )
             )
         self._chain = Chain(tuple(components), asked.chain.step_number)
-        self._seen = Seen(asked.queries.layout.offsets, np.asarray(asked.queries.place), np.concatenate(factors, axis=1))
+        self._seen = Seen(
+            asked.queries.layout.offsets, np.asarray(asked.queries.place), np.concatenate(factors, axis=1)
+        )
 
     def covariance_with(self, sums: Float[np.ndarray, "query sum"]) -> Float[np.ndarray, "query sum"] | float:
         if self._seen is None:

@@ -33,7 +33,9 @@ def to_plain(value: Any, arrays: list[np.ndarray]) -> Any:
     if isinstance(value, eqx.Module):
         name = type(value).__name__
         if known_classes().get(name) is not type(value):
-            raise TypeError(f"{name} is not one of weft's own classes, so it cannot be saved; keep its code and its numbers yourself")
+            raise TypeError(
+                f"{name} is not one of weft's own classes, so it cannot be saved; keep its code and its numbers yourself"
+            )
         fields = {field.name: to_plain(getattr(value, field.name), arrays) for field in dataclasses.fields(value)}
         return {"class": name, "fields": fields}
     if isinstance(value, tuple):
@@ -63,7 +65,7 @@ def _make(kind: type, values: dict[str, Any]) -> Any:
     names = {field.name for field in dataclasses.fields(kind)}
     if names != values.keys():
         raise ValueError(f"its {kind.__name__} has the fields {sorted(values)} where weft's has {sorted(names)}")
-    made = object.__new__(kind)
+    made: Any = object.__new__(kind)
     for name, value in values.items():
         object.__setattr__(made, name, value)
     if isinstance(made, Parametrised):

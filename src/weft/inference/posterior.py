@@ -19,8 +19,8 @@ from weft.inference.filtering import FilterRun, Kept, run_filter, starting
 from weft.inference.merge import concatenate_observations, merge_rows
 from weft.inference.prediction import Marginals, Prediction
 from weft.inference.queries import Question, blocks_of_rows, checked_rows
-from weft.inference.storage import KIND, Parts, to_plain_parts
 from weft.inference.sites import check_power, gaussian_sites, rows_of
+from weft.inference.storage import KIND, Parts, to_plain_parts
 from weft.likelihoods import Gaussian, RowExtras
 from weft.model import Model
 from weft.state_space.chain import Chain, Queries, Rows
@@ -111,9 +111,8 @@ class Posterior:
 
     @property
     def _basis_places(self) -> Float[AnyArray, "place dim"]:
-        points = self.model.pseudo_points
-        if self.exact_places is not None:
-            return self.exact_places
+        points = self.exact_places if self.model.pseudo_points is None else self.model.pseudo_points
+        assert points is not None
         return points[0] if isinstance(points, tuple) else points
 
     @functools.cached_property

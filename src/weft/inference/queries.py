@@ -12,7 +12,7 @@ from weft.data.observations import as_numbers, distinct_rows, refuse_rows
 from weft.model import Model
 from weft.state_space.chain import Chain, Queries, Rows
 from weft.state_space.features import Basis
-from weft.state_space.prior import chain_at, check_places, features_at, num_pseudo, time_variances
+from weft.state_space.prior import chain_at, check_places, features_at, num_pseudo, time_variances_at
 
 # The weights of the distinct places asked about are the one large thing an answer needs besides itself.
 WEIGHTS_BUDGET = 128 * 2**20
@@ -66,7 +66,6 @@ class Question:
         times: Float[np.ndarray, " query"],
         places: Float[np.ndarray, "query dim"],
     ):
-        components = model.components
         distinct, place = distinct_rows(places)
         check_places(model, distinct)
         features = features_at(model, bases, distinct)
@@ -74,16 +73,15 @@ class Question:
         all_times, number = np.unique(np.concatenate([data_times, times]), return_inverse=True)
         of_data, of_query = number[: len(data_times)], number[len(data_times) :]
         self._order = np.argsort(of_query, kind="stable")
-        self.chain: Chain = chain_at(model, num_pseudo(components, bases, distinct), all_times)
+        self.chain: Chain = chain_at(model, num_pseudo(model.components, bases, distinct), all_times)
         self.rows = Rows(spread(rows.layout, of_data, len(all_times)), rows.place, rows.value, rows.precision)
         self.queries = Queries(
             layout=Layout(np.searchsorted(of_query[self._order], np.arange(len(all_times) + 1))),
             place=place[self._order].astype(np.int32),
             weights=features.weights,
         )
-        by_time = np.stack([np.asarray(time_variances(component, all_times)) for component in components], axis=1)
         # In the order asked: what the pseudo-points leave unexplained of each component's variance.
-        self.unexplained = by_time[of_query] * np.asarray(features.unexplained)[place]
+        self.unexplained = time_variances_at(model, all_times)[of_query] * features.unexplained[place]
 
     def in_order(self, answers: Float[np.ndarray, "query ..."]) -> Float[np.ndarray, "query ..."]:
         back = np.empty(answers.shape)

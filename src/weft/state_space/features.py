@@ -14,8 +14,8 @@ from weft.linalg import cholesky, whiten
 class Features(eqx.Module):
     """Weights of places on the bottleneck, components side by side, and unexplained spatial variance by component."""
 
-    weights: Float[Array, "place bottleneck"]
-    unexplained: Float[Array, "place component"]
+    weights: Float[AnyArray, "place bottleneck"]
+    unexplained: Float[AnyArray, "place component"]
 
 
 class Basis(eqx.Module):
@@ -34,7 +34,9 @@ def make_basis(kernel: Kernel, pseudo_points: Float[AnyArray, "pseudo dim"]) -> 
 def make_bases(
     components: tuple[Separable, ...], pseudo_points: tuple[Float[AnyArray, "_ dim"], ...]
 ) -> tuple[Basis, ...]:
-    return tuple(make_basis(component.space, points) for component, points in zip(components, pseudo_points, strict=True))
+    return tuple(
+        make_basis(component.space, points) for component, points in zip(components, pseudo_points, strict=True)
+    )
 
 
 def make_features(
@@ -48,7 +50,9 @@ def make_features(
     )
 
 
-def features_at_pseudo_points(components: tuple[Separable, ...], bases: tuple[Basis, ...], places: AnyArray) -> Features:
+def features_at_pseudo_points(
+    components: tuple[Separable, ...], bases: tuple[Basis, ...], places: AnyArray
+) -> Features:
     """Features where `places` are the pseudo-points of every component: the factors themselves, nothing unexplained.
 
     Not `make_features`: K L^-T = L in exact arithmetic, and only L itself makes the model exact for K plus jitter.

@@ -33,7 +33,7 @@ class Prior(eqx.Module):
     """What inference needs of a model at its data: the chain, the weights of each place, the unexplained variance of each row."""
 
     chain: Chain
-    weights: Float[Array, "place bottleneck"]
+    weights: Float[AnyArray, "place bottleneck"]
     unexplained: Float[Array, " row"]
 
 
@@ -60,7 +60,7 @@ def _make_prior(
         unexplained = jnp.zeros(place_of_row.shape[0])
     else:
         features = make_features(components, bases, places)
-        unexplained = unexplained_variance(components, features, grid.times, time_of_row, place_of_row)[0]
+        unexplained = unexplained_variance(components, features, grid.times, time_of_row, place_of_row)
     return Prior(make_chain(components, num_pseudo(components, bases, places), grid), features.weights, unexplained)
 
 
@@ -70,11 +70,10 @@ def unexplained_variance(
     times: Float[AnyArray, " time"],
     time_of_row: Int[AnyArray, " row"],
     place_of_row: Int[AnyArray, " row"],
-) -> tuple[Float[Array, " row"], Float[Array, "row component"]]:
-    """k_time(t, t) times the unexplained spatial variance of each row: summed over components, and by component."""
+) -> Float[Array, " row"]:
+    """k_time(t, t) times the unexplained spatial variance of each row, summed over components."""
     by_time = jnp.stack([time_variances(component, times) for component in components], axis=1)
-    by_component = by_time[time_of_row] * features.unexplained[place_of_row]
-    return jnp.sum(by_component, axis=1), by_component
+    return jnp.sum(by_time[time_of_row] * features.unexplained[place_of_row], axis=1)
 
 
 def num_pseudo(components: tuple[Separable, ...], bases: tuple[Basis, ...], places: AnyArray) -> tuple[int, ...]:
@@ -93,7 +92,9 @@ def chain_at(model: Model, num_pseudo: tuple[int, ...], times: Float[np.ndarray,
     """The chain at any sorted, distinct `times`; compiled once for many lengths, by padding the distinct steps."""
     grid = time_grid(times)
     padded = np.pad(grid.steps, (0, next_power_of_two(len(grid.steps)) - len(grid.steps)))
-    chain = _chain_at(model, num_pseudo, TimeGrid(times=times[:1], steps=padded, step_number=np.zeros(1, dtype=np.int32)))
+    chain = _chain_at(
+        model, num_pseudo, TimeGrid(times=times[:1], steps=padded, step_number=np.zeros(1, dtype=np.int32))
+    )
     return eqx.tree_at(lambda chain: chain.step_number, chain, grid.step_number)
 
 
@@ -141,12 +142,24 @@ def time_variances(component: Separable, times: Float[AnyArray, " time"]) -> Flo
     return jax.vmap(variance)(jnp.asarray(times))
 
 
+def time_variances_at(model: Model, times: Float[np.ndarray, " time"]) -> Float[np.ndarray, "time component"]:
+    """`time_variances` of every component at any `times`; compiled once for many numbers of them, by padding."""
+    count = len(times)
+    padded = np.pad(times, (0, next_power_of_two(count) - count), mode="edge")
+    return np.asarray(_time_variances_at(model, padded))[:count]
+
+
+@eqx.filter_jit
+def _time_variances_at(model: Model, times: Float[AnyArray, " time"]) -> Float[Array, "time component"]:
+    return jnp.stack([time_variances(component, times) for component in model.components], axis=1)
+
+
 def features_at(model: Model, bases: tuple[Basis, ...], places: Float[np.ndarray, "place dim"]) -> Features:
     """Features of any `places`; compiled once for many numbers of them, by padding."""
     count = len(places)
     padded = np.pad(places, ((0, next_power_of_two(count) - count), (0, 0)), mode="edge")
     features = _features_at(model, bases, padded)
-    return Features(features.weights[:count], features.unexplained[:count])
+    return Features(np.asarray(features.weights)[:count], np.asarray(features.unexplained)[:count])
 
 
 @eqx.filter_jit
