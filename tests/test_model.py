@@ -44,6 +44,19 @@ def test_data_of_another_width_are_refused():
         weft.log_evidence(weft.Model(KERNEL, NOISE), data)
 
 
+def test_a_row_without_any_noise_is_refused():
+    data = weft.Observations(np.zeros(3), np.zeros((3, 2)), np.ones(3), noise_variance=[0.1, 0.0, 0.1])
+    with pytest.raises(ValueError, match="every row needs a positive noise_variance.*row 1"):
+        weft.log_evidence(weft.Model(KERNEL, weft.Gaussian(0.0)), data)
+
+
+def test_noise_too_small_to_matter_is_raised_with_a_warning():
+    data = weft.Observations([0.0, 1.0, 2.0], np.zeros((3, 2)), np.ones(3))
+    with pytest.warns(UserWarning, match="below 1e-10 of the prior variance"):
+        tiny = weft.log_evidence(weft.Model(KERNEL, weft.Gaussian(1e-14)), data)
+    assert np.isfinite(tiny)
+
+
 @pytest.mark.parametrize("power", [-0.1, 1.1, np.nan])
 def test_power_outside_its_range_is_refused(power):
     data = weft.Observations(np.zeros(3), np.zeros((3, 2)), np.ones(3))

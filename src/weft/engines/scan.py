@@ -167,7 +167,7 @@ def in_segments(schedule: Schedule, chain: Chain) -> tuple[Array, Array, Array]:
 def gather_answers(schedule: Schedule, answers: tuple[Array, Array, Array]) -> Moments:
     """Answers by slot back into the order of the queries."""
     mean, variance, total = (
-        jnp.reshape(array, (-1,) + array.shape[3:])[np.asarray(schedule.query_slots)] for array in answers
+        jnp.reshape(array, (-1, *array.shape[3:]))[np.asarray(schedule.query_slots)] for array in answers
     )
     return Moments(mean, variance, total)
 

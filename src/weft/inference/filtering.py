@@ -2,6 +2,7 @@
 """The filter as far as it has run: states kept along the way, so that new rows cost what they add."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 from jaxtyping import Float
@@ -53,8 +54,11 @@ def run_filter(
     most = max(1, KEPT_STATES_BUDGET // (8 * size**2) - len(kept))
     pieces = int(min(most, max(1, np.sqrt(len(times) - begin))))
     bounds = np.unique(np.linspace(begin, len(times), pieces + 1).astype(int)).tolist()
-    for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
-        kept = (*kept, _advance(engine, model, num_pseudo, times, weights, rows, kept[-1] if kept else None, start, stop))
+    for start, stop in itertools.pairwise(bounds):
+        kept = (
+            *kept,
+            _advance(engine, model, num_pseudo, times, weights, rows, kept[-1] if kept else None, start, stop),
+        )
     return FilterRun(kept, len(times) - begin)
 
 
@@ -74,7 +78,10 @@ def _advance(
     stretch = times[start:stop]
     if before is not None:
         # The state before stands at a time of its own, without rows, from which the chain steps on.
-        stretch, offsets = np.concatenate([times[before.time : before.time + 1], stretch]), np.concatenate([[0], offsets])
+        stretch, offsets = (
+            np.concatenate([times[before.time : before.time + 1], stretch]),
+            np.concatenate([[0], offsets]),
+        )
     chain = chain_at(model, num_pseudo, stretch)
     piece = Rows(Layout(offsets), rows.place[mine], rows.value[mine], rows.precision[mine])
     state, total = engine.last_state(starting(chain, None if before is None else before.state), weights, piece)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Gaussian sites: what each row says about f, as a value and a precision. For a Gaussian likelihood they are the data."""
 
+import warnings
 from typing import NamedTuple
 
 import equinox as eqx
@@ -8,11 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray
+from weft.arrays import AnyArray, is_concrete
 from weft.data.observations import Observations
-from weft.likelihoods import Gaussian
+from weft.likelihoods import Gaussian, RowExtras
 from weft.model import Model
 from weft.state_space.chain import Rows
+from weft.state_space.prior import signal_variance
+
+NOISE_FLOOR = 1e-10
 
 
 class Sites(NamedTuple):
@@ -31,9 +35,29 @@ def gaussian_sites(
     power: float,
     correction: bool = True,
 ) -> Sites:
-    """The sites of power EP with a Gaussian likelihood, in closed form (Bui, Yan & Turner 2017)."""
+    """The sites of power EP with a Gaussian likelihood, in closed form (Bui, Yan & Turner 2017).
+
+    Noise is floored at 1e-10 of the prior variance, below which the last digits of the evidence are lost; a warning says so.
+    """
     assert isinstance(model.likelihood, Gaussian)
-    return _gaussian_sites(model.likelihood, data.values, data.noise_variance, unexplained, power, correction)
+    floor = NOISE_FLOOR * signal_variance(model, data.times[:1], data.places[:1])
+    check_noise(model.likelihood, data, floor)
+    return _gaussian_sites(model.likelihood, data.values, data.noise_variance, unexplained, floor, power, correction)
+
+
+def check_noise(likelihood: Gaussian, data: Observations, floor: Float[Array, ""]) -> None:
+    """Refuse rows without any noise, and say so where noise is raised to the floor; nothing under `grad` or `jit`."""
+    if not (is_concrete(likelihood.variance) and is_concrete(floor) and is_concrete(data.values)):
+        return
+    smallest = np.min(np.asarray(likelihood.noise_variance(data.noise_variance)))
+    if smallest == 0:
+        likelihood.check(data.values, RowExtras(noise_variance=data.noise_variance), data.row)
+    if smallest < floor:
+        warnings.warn(
+            f"the smallest noise variance, {smallest:.3g}, is below 1e-10 of the prior variance of f; it is taken as "
+            f"{float(floor):.3g}, since rounding hides anything smaller",
+            stacklevel=3,
+        )
 
 
 @eqx.filter_jit
@@ -42,10 +66,11 @@ def _gaussian_sites(
     values: Float[AnyArray, " row"],
     own_noise: Float[AnyArray, " row"] | None,
     unexplained: Float[AnyArray, " row"],
+    floor: Float[AnyArray, ""],
     power: float,
     correction: bool,
 ) -> Sites:
-    noise = jnp.broadcast_to(likelihood.noise_variance(own_noise), values.shape)
+    noise = jnp.maximum(jnp.broadcast_to(likelihood.noise_variance(own_noise), values.shape), floor)
     effective = noise + power * unexplained
     log_constant = -jnp.sum(jnp.log(2 * jnp.pi * effective)) / 2
     if correction:
@@ -53,7 +78,7 @@ def _gaussian_sites(
     return Sites(jnp.asarray(values), 1 / effective, log_constant)
 
 
-def charge(unexplained: Float[Array, " row"], noise: Float[Array, " row"], power: float) -> Float[Array, ""]:
+def charge(unexplained: Float[AnyArray, " row"], noise: Float[Array, " row"], power: float) -> Float[Array, ""]:
     """The term of the bound for what the pseudo-points leave unexplained, and its limit at power 0."""
     if power == 0:
         return -jnp.sum(unexplained / noise) / 2

@@ -154,6 +154,18 @@ def _time_variances_at(model: Model, times: Float[AnyArray, " time"]) -> Float[A
     return jnp.stack([time_variances(component, times) for component in model.components], axis=1)
 
 
+@eqx.filter_jit
+def signal_variance(
+    model: Model, time: Float[AnyArray, " 1"], place: Float[AnyArray, "1 dim"]
+) -> Float[Array, ""]:
+    """Prior variance of f at one time and place: the scale that noise is small or large beside."""
+    parts = [
+        component.variance * component.space.variances(place)[0] * time_variances(component, time)[0]
+        for component in model.components
+    ]
+    return jnp.sum(jnp.stack(parts))
+
+
 def features_at(model: Model, bases: tuple[Basis, ...], places: Float[np.ndarray, "place dim"]) -> Features:
     """Features of any `places`; compiled once for many numbers of them, by padding."""
     count = len(places)
