@@ -26,6 +26,7 @@ _HOMES = {
         "SumSeparable",
         "Wiener",
     ),
+    "weft.estimator": ("SpaceTimeGP",),
     "weft.likelihoods": (
         "Bernoulli",
         "Beta",
@@ -47,6 +48,7 @@ _HOMES = {
     "weft.loading": ("load",),
     "weft.inference.posterior": ("Posterior", "condition"),
     "weft.pseudo_points": ("place",),
+    "weft.training.estimate": ("Estimate", "estimate"),
     "weft.training.fitting": ("FitResult", "fit"),
     "weft.training.priors": ("LogNormalPrior", "NormalPrior"),
 }

@@ -2,6 +2,7 @@
 """The log normaliser as one JAX operation with its own derivative."""
 
 import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -50,15 +51,41 @@ def log_normaliser(
 def _operation(form: Form, leaves: Leaves) -> Float[Array, ""]:
     if all(map(is_concrete, leaves)):
         # On the caller's own thread: Ctrl-C works between slices, and an error keeps its type.
-        return jnp.asarray(_value(form, *leaves))
-    return jax.pure_callback(
-        functools.partial(_value, form), jax.ShapeDtypeStruct((), np.float64), *leaves, vmap_method="sequential"
+        return jnp.asarray(_value(form, *leaves)[0])
+    return _call_back(_value, form, [()], leaves)[0]
+
+
+def _call_back(
+    function: Callable[..., tuple[np.ndarray, ...]], form: Form, shapes: Sequence[tuple[int, ...]], leaves: Leaves
+) -> tuple[Float[Array, "..."], ...]:
+    """`function` as part of a compiled computation; its results are floats of these shapes.
+
+    Floats cross over as pairs of 32-bit words. JAX makes the call on a thread of its own, where double precision is off
+    if the caller has it on for a while only (`jax.enable_x64`), and would round every number to single precision.
+    """
+    floats = tuple(_differentiable(leaves))
+    words = [jax.lax.bitcast_convert_type(leaf, np.uint32) if k in floats else leaf for k, leaf in enumerate(leaves)]
+    results = jax.pure_callback(
+        functools.partial(_on_words, function, form, floats),
+        tuple(jax.ShapeDtypeStruct((*shape, 2), np.uint32) for shape in shapes),
+        *words,
+        vmap_method="sequential",
     )
+    return tuple(jax.lax.bitcast_convert_type(result, np.float64) for result in results)
 
 
-def _value(form: Form, *leaves: Any) -> Float[np.ndarray, ""]:
+def _on_words(
+    function: Callable[..., tuple[np.ndarray, ...]], form: Form, floats: tuple[int, ...], *words: Any
+) -> tuple[np.ndarray, ...]:
+    leaves = [np.ascontiguousarray(leaf) for leaf in words]
+    for number in floats:
+        leaves[number] = leaves[number].view(np.float64)[..., 0]
+    return tuple(np.asarray(result, order="C")[..., None].view(np.uint32) for result in function(form, *leaves))
+
+
+def _value(form: Form, *leaves: Any) -> tuple[Float[np.ndarray, ""]]:
     problem = make_problem(*jax.tree.unflatten(form.tree, [np.asarray(leaf) for leaf in leaves]))
-    return np.asarray(series.log_normaliser(problem, form.threads))
+    return (np.asarray(series.log_normaliser(problem, form.threads)),)
 
 
 def _differentiable(leaves: Leaves) -> list[int]:
@@ -79,12 +106,7 @@ def _forward(form: Form, leaves: Leaves) -> tuple[Float[Array, ""], tuple]:
         results = tuple(jnp.asarray(array) for array in _value_and_gradient(form, *leaves))
     else:
         shapes = [leaves[number].shape for number in _differentiable(leaves)]
-        results = jax.pure_callback(
-            functools.partial(_value_and_gradient, form),
-            tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in ((), *shapes)),
-            *leaves,
-            vmap_method="sequential",
-        )
+        results = _call_back(_value_and_gradient, form, [(), *shapes], leaves)
     value, *gradient = results
     return value, (tuple(gradient), leaves)
 

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: MIT
+"""Tables in, tables out."""
+
+from weft.estimator.space_time_gp import SpaceTimeGP
+
+__all__ = ["SpaceTimeGP"]

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""Which column of a table is what, and the columns themselves as read from it."""
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from weft.data.tables import Table, as_table, numbers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Measurements", "Roles", "read_measurements"]
+
+EXTRAS = ("noise_variance", "exposure", "trials")
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Roles:
+    """Columns by what they are for; `extras` maps noise_variance, exposure and trials to theirs, where there is one."""
+
+    time: str
+    space: tuple[str, ...]
+    target: str
+    covariates: tuple[str, ...]
+    extras: dict[str, str]
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """The columns that every table needs, to say when and where."""
+        return (self.time, *self.space, *self.covariates)
+
+    def table(self, data: Any, *, with_target: bool) -> Table:
+        """`data` as a table with the columns needed; those of extras must be there where the target must."""
+        wanted = (*self.coordinates, self.target, *self.extras.values()) if with_target else self.coordinates
+        return as_table(data, wanted)
+
+
+def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), **extras: Any) -> Roles:
+    """Checked roles; one column's name may stand for a tuple of one."""
+    chosen = {
+        "space": (space,) if isinstance(space, str) else tuple(space),
+        "covariates": (covariates,) if isinstance(covariates, str) else tuple(covariates),
+    }
+    given = {name: column for name, column in extras.items() if column is not None}
+    single = {"time": time, "target": target, **given}
+    for option, column in [
+        *single.items(),
+        *((option, column) for option, columns in chosen.items() for column in columns),
+    ]:
+        if not isinstance(column, str):
+            raise TypeError(f"{option} must name a column of the table; it is {column!r}")
+    if not chosen["space"]:
+        raise ValueError("space names no column; give at least one, such as space=('lon', 'lat')")
+    used = [time, *chosen["space"], *chosen["covariates"], target]
+    repeated = sorted({column for column in used if used.count(column) > 1})
+    if repeated:
+        raise ValueError(
+            f"column {repeated[0]!r} is named twice among time, space, covariates and target; name it once"
+        )
+    return Roles(time, chosen["space"], target, chosen["covariates"], given)
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Measurements:
+    """Columns of a table by role, in its order; `values` is None where the target was not asked for."""
+
+    time: "pd.Series"
+    space: dict[str, Float[np.ndarray, " row"]]
+    covariates: dict[str, Float[np.ndarray, " row"]]
+    values: Float[np.ndarray, " row"] | None
+    extras: dict[str, Float[np.ndarray, " row"]]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.time)
+
+    def take(self, rows: Int[np.ndarray, " some"]) -> "Measurements":
+        """These rows, in this order."""
+        return Measurements(
+            time=self.time.iloc[rows].reset_index(drop=True),
+            space={name: column[rows] for name, column in self.space.items()},
+            covariates={name: column[rows] for name, column in self.covariates.items()},
+            values=None if self.values is None else self.values[rows],
+            extras={name: column[rows] for name, column in self.extras.items()},
+        )
+
+
+def read_measurements(table: Table, roles: Roles, *, with_target: bool) -> Measurements:
+    """The columns of `roles`. Extras are optional where the target is: a new row has none unless the table says so."""
+    return Measurements(
+        time=table.column(roles.time),
+        space={name: numbers(table.column(name), name) for name in roles.space},
+        covariates={name: numbers(table.column(name), name) for name in roles.covariates},
+        values=numbers(table.column(roles.target), roles.target) if with_target else None,
+        extras={
+            extra: numbers(table.column(column), column)
+            for extra, column in roles.extras.items()
+            if with_target or column in table.names
+        },
+    )

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""How a table's columns become the numbers a model works on, learned once and kept."""
+
+import dataclasses
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.data.clock import Clock, learn_clock
+from weft.data.observations import Observations
+from weft.data.scaling import Scaling, TargetScaling, learn_scaling, learn_target
+from weft.data.tables import distinct_rows
+from weft.estimator.columns import Measurements
+from weft.likelihoods import RowExtras
+
+__all__ = ["Translation", "learn_translation"]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Translation:
+    """Times in a unit people use, places in kilometres and deviations followed by covariates, a standardised target."""
+
+    clock: Clock
+    scaling: Scaling
+    covariates: Scaling
+    target: TargetScaling
+    target_name: str
+
+    @property
+    def num_space(self) -> int:
+        """How many columns of a place say where it is; the rest are covariates."""
+        return len(self.scaling.dimensions)
+
+    @property
+    def num_columns(self) -> int:
+        return self.num_space + len(self.covariates.columns)
+
+    def times(self, rows: Measurements) -> Float[np.ndarray, " row"]:
+        return self.clock.numbers(rows.time, str(rows.time.name))
+
+    def places(self, rows: Measurements) -> Float[np.ndarray, "row dim"]:
+        space = self.scaling.forward(rows.space)
+        if not self.covariates.columns:
+            return space
+        return np.concatenate([space, self.covariates.forward(rows.covariates)], axis=1)
+
+    def values(self, rows: Measurements) -> Float[np.ndarray, " row"]:
+        assert rows.values is not None
+        return self.target.forward(rows.values, self.target_name)
+
+    def extras(self, rows: Measurements) -> dict[str, Float[np.ndarray, " row"]]:
+        """Extras as a model takes them: noise variances are of the transformed target, so they are scaled with it."""
+        scaled = dict(rows.extras)
+        if "noise_variance" in scaled:
+            scaled["noise_variance"] = scaled["noise_variance"] / self.target.scale**2
+        return scaled
+
+    def row_extras(self, rows: Measurements) -> RowExtras:
+        return RowExtras(**self.extras(rows))
+
+    def observations(self, rows: Measurements) -> Observations:
+        return Observations(self.times(rows), self.places(rows), self.values(rows), **self.extras(rows))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "clock": self.clock.to_json(),
+            "scaling": self.scaling.to_json(),
+            "covariates": self.covariates.to_json(),
+            "target": self.target.to_json(),
+            "target_name": self.target_name,
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "Translation":
+        return cls(
+            clock=Clock.from_json(record["clock"]),
+            scaling=Scaling.from_json(record["scaling"]),
+            covariates=Scaling.from_json(record["covariates"]),
+            target=TargetScaling.from_json(record["target"]),
+            target_name=str(record["target_name"]),
+        )
+
+
+def learn_translation(
+    rows: Measurements,
+    *,
+    time_name: str,
+    target_name: str,
+    transform: str | None,
+    standardise: bool,
+    time_step: str | float | int | None,
+) -> Translation:
+    """The translation of these rows; rows nothing can be learned from are refused in a sentence."""
+    if rows.num_rows == 0:
+        raise ValueError("the table has no rows; give at least a few measurements")
+    assert rows.values is not None
+    target = learn_target(rows.values, transform, name=target_name, standardise=standardise)
+    present = ~np.isnan(rows.values)
+    if present.sum() < 2:
+        raise ValueError(f"only one row has a value of {target_name!r}; a model needs more than one")
+    clock = learn_clock(rows.time, time_name, time_step=time_step)
+    scaling = learn_scaling(rows.space)
+    times = clock.numbers(rows.time, time_name)[present]
+    if np.all(times == times[0]):
+        raise ValueError(
+            f"all rows with a value are at one time ({clock.restore(times[:1]).iloc[0]}), so nothing can be learned "
+            "about time; give rows at two times or more"
+        )
+    names = ", ".join(scaling.columns)
+    if len(distinct_rows([column[present] for column in rows.space.values()])[0]) == 1:
+        raise ValueError(
+            f"all rows with a value are at one place (one value of {names}), so nothing can be learned about space; "
+            "give rows at two places or more"
+        )
+    return Translation(clock, scaling, _learn_covariates(rows.covariates), target, target_name)
+
+
+def _learn_covariates(columns: dict[str, Float[np.ndarray, " row"]]) -> Scaling:
+    """Covariates by mean and deviation over rows, whatever their names: no map is made of them."""
+    centres, scales = {}, {}
+    for name, values in columns.items():
+        known = values[~np.isnan(values)]
+        centres[name] = float(np.mean(known)) if len(known) else 0.0
+        deviation = float(np.std(known)) if len(known) else 0.0
+        scales[name] = deviation if deviation > 1e-12 * max(abs(centres[name]), 1.0) else 1.0
+    return Scaling(tuple(columns), None, centres, scales)
