@@ -17,12 +17,11 @@ from typing import NamedTuple, no_type_check
 import numpy as np
 from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, multiply, multiply_transposed, solve
+from weft.engines.cpu.blas import OPTIONS, borrow, multiply, multiply_transposed, solve_any
 from weft.engines.cpu.blocks import (
     add_latent_outer,
     add_latent_trace,
     add_read_in,
-    add_symmetric_read_in,
     clear,
     copy,
     mirror,
@@ -30,9 +29,11 @@ from weft.engines.cpu.blocks import (
     move_mean,
     read_columns,
     read_rows,
+    subtract_symmetric_read_in,
 )
 from weft.engines.cpu.filter import project
 from weft.engines.cpu.rows import dot, gather
+from weft.engines.cpu.triangular import invert_diagonal_blocks, solve
 
 
 class Gradient(NamedTuple):
@@ -112,7 +113,7 @@ def accumulate_rows(
     # More rows than E has: E = C'R, and S from E S. Where E knows little S is inaccurate, but there the rows do not look.
     copy(num_bottleneck * num_bottleneck, root, work.observe)
     multiply_transposed(routines, num_bottleneck, num_bottleneck, factor, num_bottleneck, work.observe, num_bottleneck)
-    solve(routines, num_bottleneck, num_bottleneck, work.observe, num_bottleneck, covered, num_bottleneck)
+    solve_any(routines, num_bottleneck, num_bottleneck, work.observe, num_bottleneck, covered, num_bottleneck)
     chunk = len(work.residual)
     for first in range(start, stop, chunk):
         last = min(first + chunk, stop)
@@ -188,7 +189,8 @@ def release(
         covered,
         num_bottleneck,
     )
-    solve(routines, rank, num_bottleneck, factor, rank, covered, num_bottleneck)
+    invert_diagonal_blocks(rank, factor, work.inverse)
+    solve(routines, rank, num_bottleneck, factor, work.inverse, covered, work.panel)
     accumulate_rows(
         routines,
         structure,
@@ -247,7 +249,7 @@ def release(
         for j in range(num_bottleneck):
             work.vector[j] += t * root[i * num_bottleneck + j]
     add_read_in(structure, readout, 1.0, work.vector, pulled)
-    add_symmetric_read_in(structure, readout, size, num_bottleneck, work.half, work.cross, adjoint)
+    subtract_symmetric_read_in(structure, readout, size, num_bottleneck, work.half, adjoint)
 
 
 @njit(**OPTIONS)
@@ -288,6 +290,15 @@ def run_backward(
     `pulled` and `adjoint` are lam and Lam: they go in as predicted at `last` (as filtered, where no step follows), and come out as
     predicted at `first`. With `answer`, queries are answered by what was seen in the whole series.
     """
+    structure = borrow(structure)
+    sweep = borrow(sweep)
+    observed = borrow(observed)
+    work = borrow(work)
+    kept = borrow(kept)
+    pulled = borrow(pulled)
+    adjoint = borrow(adjoint)
+    gradient = borrow(gradient)
+    asked = borrow(asked)
     size = structure.state[-1] + structure.latent[-1] * structure.pseudo[-1]
     num_bottleneck = structure.bottleneck[-1] + structure.pseudo[-1]
     most_rank = len(kept.innovation) // len(kept.rank)

@@ -121,7 +121,7 @@ def mix_columns(structure, matrix, row, row_first, target, target_first, num_com
 @njit(**OPTIONS)
 @no_type_check
 def move_covariance(structure, size, matrix, noise, source, target, mixed):
-    """target = A source A' + Q, where A and Q act on the latent dimensions alone; `target` may be `source`."""
+    """Target = A source A' + Q, where A and Q act on the latent dimensions alone; `target` may be `source`."""
     for p in range(len(structure.latent)):
         latent, pseudo, state = structure.latent[p], structure.pseudo[p], structure.state[p]
         first = structure.matrix[p]
@@ -139,8 +139,42 @@ def move_covariance(structure, size, matrix, noise, source, target, mixed):
 
 @njit(**OPTIONS)
 @no_type_check
+def subtract_dots(latent, size, rows, row, target):
+    """target[d * latent] -= rows[d] . row; `row` is read once for two or three of `rows`."""
+    d = 0
+    while d < latent:
+        x = rows[d * size : (d + 1) * size]
+        if latent - d == 1:
+            one = 0.0
+            for j in range(size):
+                one += x[j] * row[j]
+            target[d * latent] -= one
+            return
+        y = rows[(d + 1) * size : (d + 2) * size]
+        if latent - d == 3:
+            z = rows[(d + 2) * size : (d + 3) * size]
+            one, two, three = 0.0, 0.0, 0.0
+            for j in range(size):
+                one += x[j] * row[j]
+                two += y[j] * row[j]
+                three += z[j] * row[j]
+            target[d * latent] -= one
+            target[(d + 1) * latent] -= two
+            target[(d + 2) * latent] -= three
+            return
+        one, two = 0.0, 0.0
+        for j in range(size):
+            one += x[j] * row[j]
+            two += y[j] * row[j]
+        target[d * latent] -= one
+        target[(d + 1) * latent] -= two
+        d += 2
+
+
+@njit(**OPTIONS)
+@no_type_check
 def move_adjoint(structure, size, matrix, turned, filtered, adjoint, mixed, gradient):
-    """adjoint = A' adjoint A in place; subtract trace-over-places of (adjoint A filtered) from `gradient`.
+    """Adjoint = A' adjoint A in place; subtract trace-over-places of (adjoint A filtered) from `gradient`.
 
     `turned` is A', `filtered` the covariance before the step. The product with A is needed anyway, so the gradient costs dot products.
     """
@@ -155,12 +189,7 @@ def move_adjoint(structure, size, matrix, turned, filtered, adjoint, mixed, grad
                 )
             for e in range(latent):
                 row = filtered[(state + e * pseudo + m) * size : (state + e * pseudo + m + 1) * size]
-                for d in range(latent):
-                    other = mixed[d * size : (d + 1) * size]
-                    total = 0.0
-                    for j in range(size):
-                        total += other[j] * row[j]
-                    gradient[first + d * latent + e] -= total
+                subtract_dots(latent, size, mixed, row, gradient[first + e :])
             reach = state + (latent - 1) * pseudo + m + 1
             mix(turned, first, latent, mixed, 0, size, adjoint, (state + m) * size, pseudo * size, reach)
     mirror(size, adjoint)
@@ -169,7 +198,7 @@ def move_adjoint(structure, size, matrix, turned, filtered, adjoint, mixed, grad
 @njit(**OPTIONS)
 @no_type_check
 def move_mean(structure, matrix, source, target):
-    """target = A source; the two must differ."""
+    """Target = A source; the two must differ."""
     mix_columns(structure, matrix, source, 0, target, 0, len(structure.latent))
 
 
@@ -229,33 +258,65 @@ def add_read_in(structure, readout, alpha, source, target):
 
 @njit(**OPTIONS)
 @no_type_check
-def add_symmetric_read_in(structure, readout, size, num_bottleneck, source, turned, target):
-    """target -= H' source + source' H for source[bottleneck, state]; `turned` is scratch for its transpose."""
-    tile = 16
-    for top in range(0, num_bottleneck, tile):
-        for left in range(0, size, tile):
-            for i in range(top, min(top + tile, num_bottleneck)):
-                for j in range(left, min(left + tile, size)):
-                    turned[j * num_bottleneck + i] = source[i * size + j]
-    for p in range(len(structure.latent)):
+def subtract_symmetric_read_in(structure, readout, size, num_bottleneck, source, target):
+    """target -= H' source + source' H for source[bottleneck, state], touching only the rows and columns that H reads."""
+    num_components = len(structure.latent)
+    for p in range(num_components):
         for d in range(structure.latent[p]):
             own = readout[structure.vector[p] + d]
+            if own == 0.0:
+                continue
+            block = structure.state[p] + d * structure.pseudo[p]
             for m in range(structure.pseudo[p]):
-                i = structure.state[p] + d * structure.pseudo[p] + m
+                i = block + m
                 row = target[i * size : (i + 1) * size]
-                if own != 0.0:
-                    z = structure.bottleneck[p] + m
-                    x = source[z * size : (z + 1) * size]
-                    for j in range(i + 1):
-                        row[j] -= own * x[j]
-                add_read_in(structure, readout, -1.0, turned[i * num_bottleneck : (i + 1) * num_bottleneck], row)
-    mirror(size, target)
+                x = source[(structure.bottleneck[p] + m) * size : (structure.bottleneck[p] + m + 1) * size]
+                for j in range(size):
+                    row[j] -= own * x[j]
+                # The other term, where it meets the same rows: lower triangle only, the mirror does the rest.
+                for other in range(p + 1):
+                    first = structure.bottleneck[other]
+                    for e in range(structure.latent[other]):
+                        h = readout[structure.vector[other] + e]
+                        column = structure.state[other] + e * structure.pseudo[other]
+                        if h == 0.0 or column > i:
+                            continue
+                        for k in range(min(structure.pseudo[other], i + 1 - column)):
+                            row[column + k] -= h * source[(first + k) * size + i]
+    for p in range(num_components):
+        for d in range(structure.latent[p]):
+            if readout[structure.vector[p] + d] != 0.0:
+                mirror_rows(structure, readout, size, p, d, target)
+
+
+@njit(**OPTIONS)
+@no_type_check
+def mirror_rows(structure, readout, size, p, d, target):
+    """Copy the rows of one block onto its columns, except onto rows that H reads above it."""
+    tile = 16
+    block = structure.state[p] + d * structure.pseudo[p]
+    end = block + structure.pseudo[p]
+    for other in range(len(structure.latent)):
+        for e in range(structure.latent[other]):
+            first = structure.state[other] + e * structure.pseudo[other]
+            last = first + structure.pseudo[other]
+            read = readout[structure.vector[other] + e] != 0.0
+            if read and first > block:
+                continue
+            for top in range(block, end, tile):
+                for left in range(first, last, tile):
+                    for i in range(top, min(top + tile, end)):
+                        reach = min(left + tile, last)
+                        if read:
+                            reach = min(reach, i)
+                        for j in range(left, reach):
+                            target[j * size + i] = target[i * size + j]
 
 
 @njit(**OPTIONS)
 @no_type_check
 def add_latent_trace(structure, size, alpha, matrix, gradient):
-    """gradient += alpha trace over places of `matrix`."""
+    """Gradient += alpha trace over places of `matrix`."""
     for p in range(len(structure.latent)):
         latent, pseudo, state = structure.latent[p], structure.pseudo[p], structure.state[p]
         for d in range(latent):
@@ -269,7 +330,7 @@ def add_latent_trace(structure, size, alpha, matrix, gradient):
 @njit(**OPTIONS)
 @no_type_check
 def add_latent_outer(structure, alpha, left, right, gradient):
-    """gradient += alpha trace over places of left right'."""
+    """Gradient += alpha trace over places of left right'."""
     for p in range(len(structure.latent)):
         latent, pseudo, state = structure.latent[p], structure.pseudo[p], structure.state[p]
         for d in range(latent):

@@ -9,10 +9,11 @@ from typing import NamedTuple, no_type_check
 import numpy as np
 from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, multiply, solve_transposed
+from weft.engines.cpu.blas import OPTIONS, borrow, multiply, solve_any_transposed
 from weft.engines.cpu.blocks import clear, copy, mix, move_covariance, read_rows
 from weft.engines.cpu.filter import absorb
 from weft.engines.cpu.rows import gather
+from weft.engines.cpu.triangular import solve_transposed
 
 
 class KeptDraws(NamedTuple):
@@ -72,7 +73,7 @@ def whitened_residuals(routines, observed, values, start, stop, num_bottleneck, 
 def compressed_residuals(
     routines, observed, values, start, stop, num_bottleneck, draws, centre, work, residual, target
 ):
-    """c of E'c = sum over rows of weight times residual, for the triangular E that `absorb` left."""
+    """C of E'c = sum over rows of weight times residual, for the triangular E that `absorb` left."""
     chunk = len(work.residual)
     clear(num_bottleneck * draws, target)
     for first in range(start, stop, chunk):
@@ -96,7 +97,7 @@ def compressed_residuals(
             target,
             draws,
         )
-    solve_transposed(routines, num_bottleneck, draws, work.observe, num_bottleneck, target, draws)
+    solve_any_transposed(routines, num_bottleneck, draws, work.observe, num_bottleneck, target, draws)
 
 
 @no_type_check
@@ -104,6 +105,15 @@ def run_draws_forward(
     routines, structure, sweep, observed, work, first, last, keep, base, kept, values, draws, mean, covariance, scratch
 ):
     """Filter steps `first` to `last` for all draws; -1, or the step at which it broke down."""
+    structure = borrow(structure)
+    sweep = borrow(sweep)
+    observed = borrow(observed)
+    work = borrow(work)
+    kept = borrow(kept)
+    values = borrow(values)
+    mean = borrow(mean)
+    covariance = borrow(covariance)
+    scratch = borrow(scratch)
     size = structure.state[-1] + structure.latent[-1] * structure.pseudo[-1]
     num_bottleneck = structure.bottleneck[-1] + structure.pseudo[-1]
     most_rank = len(kept.root) // (num_bottleneck * len(kept.rank))
@@ -111,7 +121,9 @@ def run_draws_forward(
     clear(size, work.spare)
     moved = scratch[: size * draws]
     centre = scratch[size * draws : (size + num_bottleneck) * draws]
+    # Both are of use between two rows of calls only.
     residual = scratch[(size + 2 * num_bottleneck) * draws :]
+    panel = residual
     for i in range(first, last):
         slot = i - base
         start, stop = sweep.row_start[i], sweep.row_stop[i]
@@ -146,13 +158,13 @@ def run_draws_forward(
                 compressed_residuals(
                     routines, observed, values, start, stop, num_bottleneck, draws, centre, work, residual, innovation
                 )
-            solve_transposed(routines, rank, draws, work.inner, rank, innovation, draws)
+            solve_transposed(routines, rank, draws, work.inner, work.inverse, innovation, panel)
             multiply(routines, size, draws, rank, 1.0, gain, size, True, innovation, draws, False, 1.0, mean, draws)
             if keep:
                 kept.rank[slot] = rank
                 root = kept.root[slot * most_rank * num_bottleneck :]
                 copy(rank * num_bottleneck, work.observe, root)
-                solve_transposed(routines, rank, num_bottleneck, work.inner, rank, root, num_bottleneck)
+                solve_transposed(routines, rank, num_bottleneck, work.inner, work.inverse, root, work.panel)
         if keep:
             read_rows(structure, sweep.readout, size, covariance, kept.half[slot * num_bottleneck * size :])
             read_rows(structure, sweep.readout, draws, mean, kept.centre[slot * num_bottleneck * draws :])
@@ -171,6 +183,15 @@ def run_draws_backward(
     routines, structure, sweep, observed, work, first, last, base, kept, draws, pulled, scratch, place, weights, answer
 ):
     """Sweep lam of all draws from step `last` - 1 down to `first`, answering queries: answer[query, draw]."""
+    structure = borrow(structure)
+    sweep = borrow(sweep)
+    work = borrow(work)
+    kept = borrow(kept)
+    pulled = borrow(pulled)
+    scratch = borrow(scratch)
+    place = borrow(place)
+    weights = borrow(weights)
+    answer = borrow(answer)
     size = structure.state[-1] + structure.latent[-1] * structure.pseudo[-1]
     num_bottleneck = structure.bottleneck[-1] + structure.pseudo[-1]
     most_rank = len(kept.root) // (num_bottleneck * len(kept.rank))

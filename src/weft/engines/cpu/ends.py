@@ -123,7 +123,7 @@ def _whiten(factors: list[np.ndarray], pseudo: list[int], side: Side) -> Side:
 
 
 def _unwhiten(factors: list[np.ndarray], pseudo: list[int], side: Side) -> Side:
-    """lam and Lam of the whitened state as those of the state: they transform with the inverse transpose."""
+    """Lam and Lam of the whitened state as those of the state: they transform with the inverse transpose."""
     half = _solve_blocks(factors, pseudo, side.matrix, True)
     return Side(
         _solve_blocks(factors, pseudo, side.vector[:, None], True)[:, 0],

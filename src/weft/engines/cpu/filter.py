@@ -13,9 +13,10 @@ from typing import NamedTuple, no_type_check
 import numpy as np
 from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, add_gram, factor, multiply, solve_transposed
+from weft.engines.cpu.blas import OPTIONS, add_gram, borrow, factor, multiply
 from weft.engines.cpu.blocks import copy, mirror, move_covariance, move_mean, read_columns, read_rows
 from weft.engines.cpu.rows import compress_by_gram, compress_by_rotation, dot, substitute, whiten
+from weft.engines.cpu.triangular import invert_diagonal_blocks, solve_transposed
 
 # How much the rounding of a Gram matrix may move the log factor, per row, before the rows are rotated instead.
 GRAM_TOLERANCE = 1e-11
@@ -79,6 +80,8 @@ class Work(NamedTuple):
     spread: np.ndarray
     inner: np.ndarray
     second: np.ndarray
+    inverse: np.ndarray
+    panel: np.ndarray
     mixed: np.ndarray
     state: np.ndarray
     spare: np.ndarray
@@ -129,7 +132,8 @@ def condition(routines, structure, readout, size, num_bottleneck, rank, gain, in
     if not factor(routines, rank, inner, rank, work.info):
         return False, 0.0
     substitute(rank, inner, work.innovation)
-    solve_transposed(routines, rank, size, inner, rank, gain, size)
+    invert_diagonal_blocks(rank, inner, work.inverse)
+    solve_transposed(routines, rank, size, inner, work.inverse, gain, work.panel)
     loss = 0.0
     for i in range(rank):
         loss += np.log(inner[i * rank + i]) + work.innovation[i] * work.innovation[i] / 2
@@ -154,7 +158,7 @@ def absorb(
 ):
     """Condition mean and covariance on the rows from `start` to `stop`, in place: whether it worked, log factor, rank.
 
-    Leaves Z in `gain`, C in `inner`, E in work.observe and a in work.innovation.
+    Leaves Z in `gain`, C in `inner` (with work.inverse), E in work.observe and a in work.innovation.
     """
     count = stop - start
     rank = min(count, num_bottleneck)
@@ -243,6 +247,14 @@ def run_forward(
     Returns the log normaliser's share and -1, or the step at which it broke down. With `keep`, every step is kept for the
     backward sweep; with `answer`, queries are answered by what was seen so far.
     """
+    structure = borrow(structure)
+    sweep = borrow(sweep)
+    observed = borrow(observed)
+    work = borrow(work)
+    kept = borrow(kept)
+    mean = borrow(mean)
+    covariance = borrow(covariance)
+    asked = borrow(asked)
     size = structure.state[-1] + structure.latent[-1] * structure.pseudo[-1]
     num_bottleneck = structure.bottleneck[-1] + structure.pseudo[-1]
     square = size * size
@@ -286,7 +298,7 @@ def run_forward(
                 root = kept.root[slot * most_rank * num_bottleneck :]
                 copy(rank, work.innovation, kept.innovation[slot * most_rank :])
                 copy(rank * num_bottleneck, work.observe, root)
-                solve_transposed(routines, rank, num_bottleneck, inner, rank, root, num_bottleneck)
+                solve_transposed(routines, rank, num_bottleneck, inner, work.inverse, root, work.panel)
         if answer and sweep.query_stop[i] > sweep.query_start[i]:
             read_rows(structure, sweep.readout, size, current, work.half)
             read_columns(structure, sweep.readout, size, num_bottleneck, num_bottleneck, work.half, work.prior)

@@ -103,7 +103,7 @@ def compress_by_gram(routines, observed, start, stop, num_bottleneck, centre, wo
 @njit(**OPTIONS)
 @no_type_check
 def substitute(size, upper, vector):
-    """vector becomes upper'^-1 vector."""
+    """Vector becomes upper'^-1 vector."""
     for j in range(size):
         vector[j] /= upper[j * size + j]
         x = vector[j]

@@ -13,6 +13,7 @@ from weft.engines.cpu.compiled import kernels
 from weft.engines.cpu.filter import Asked, Kept, Sweep, Work
 from weft.engines.cpu.problem import FilterFailure, Problem
 from weft.engines.cpu.threads import Stopped
+from weft.engines.cpu.triangular import BLOCK
 
 # Memory for kept steps of a whole series; a longer series is filtered twice instead (its segments again on the way back).
 MEMORY_BUDGET = 256 * 2**20
@@ -51,6 +52,8 @@ def make_work(structure: Structure) -> Work:
         "spread": chunk * bottleneck,
         "inner": bottleneck**2,
         "second": bottleneck**2,
+        "inverse": bottleneck * BLOCK,
+        "panel": BLOCK * size,
         "mixed": int(structure.latent.max()) * size,
         "state": size,
         "spare": size,
