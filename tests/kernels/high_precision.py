@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Linear Markov chains in 200 digits, from their stochastic differential equation, by matrix exponential and difference."""
+"""Linear Markov chains in 200 digits, from their stochastic differential equation, by matrix exponentials."""
 
 import mpmath as mp
 import numpy as np

@@ -249,7 +249,14 @@ def test_explicit_features_reproduce_the_covariance():
         features = kernel.features(xs)
         assert features.shape == (6, width)
         assert_allclose(features @ features.T, kernel(xs), rtol=1e-13, atol=1e-14)
-    for kernel in (EQ(1.0), Matern12(1.0), Cosine(1.0), Constant(1.0) + EQ(1.0), Constant(1.0) * EQ(1.0), 2.0 * EQ(1.0)):
+    for kernel in (
+        EQ(1.0),
+        Matern12(1.0),
+        Cosine(1.0),
+        Constant(1.0) + EQ(1.0),
+        Constant(1.0) * EQ(1.0),
+        2.0 * EQ(1.0),
+    ):
         assert kernel.features(xs) is None
 
 
@@ -288,7 +295,9 @@ def test_sphere_covariances_are_valid_everywhere(kernel):
     xs = np.stack([latitude, generator.uniform(-180, 180, 63)], axis=1)
     gram = OnSphere(kernel)(xs)
     assert np.linalg.eigvalsh(gram)[0] > -1e-13 * 63
-    gradient = jax.grad(lambda k, x: jnp.sum(k.covariance(x, x) ** 2), argnums=(0, 1))(OnSphere(kernel), jnp.asarray(xs))
+    gradient = jax.grad(lambda k, x: jnp.sum(k.covariance(x, x) ** 2), argnums=(0, 1))(
+        OnSphere(kernel), jnp.asarray(xs)
+    )
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))
 
 
@@ -299,9 +308,9 @@ def test_elevation_follows_the_three_coordinates():
     assert_allclose(kernel(xs), expected, rtol=1e-12)
     with pytest.raises(ValueError, match=r"EQ: lengthscale.*shape is \(4,\).*3 column"):
         kernel.check_width(2)
-    with pytest.raises(ValueError, match="OnSphere takes latitude and longitude.*have 1"):
+    with pytest.raises(ValueError, match=r"OnSphere takes latitude and longitude.*have 1"):
         kernel.check_width(1)
-    with pytest.raises(ValueError, match="latitude.*from -20 to 130.*latitude, longitude"):
+    with pytest.raises(ValueError, match=r"latitude.*from -20 to 130.*latitude, longitude"):
         OnSphere(EQ(1.0))(np.array([[-20.0, 5.0], [130.0, -20.0]]))
 
 
@@ -369,7 +378,7 @@ def test_graph_refusals():
         Graph(np.ones((2, 3)))
     with pytest.raises(ValueError, match="symmetric"):
         Graph(np.array([[1.0, -1.0], [0.0, 0.0]]))
-    with pytest.raises(ValueError, match="no negative eigenvalue.*degrees minus adjacency"):
+    with pytest.raises(ValueError, match=r"no negative eigenvalue.*degrees minus adjacency"):
         Graph(WEIGHTS)
     with pytest.raises(ValueError, match="finite"):
         Graph(np.array([[np.nan, -1.0], [-1.0, 1.0]]))

@@ -137,7 +137,7 @@ def test_product_noise_has_twelve_digits_in_every_entry():
 
 @pytest.mark.parametrize("order", range(4))
 def test_noise_of_the_shortest_steps_is_that_of_repeated_integrals(order):
-    """Correlations of Q approach those of repeated integrals of white noise: a matrix any cancellation would destroy."""
+    """Correlations of the noise approach those of repeated integrals of white noise, which cancellation destroys."""
     _, noise = over_steps(MATERNS[order](1.0), jnp.array([1e-9]))
     deviations = np.sqrt(np.diagonal(noise[0]))
     left = order - np.arange(order + 1)
@@ -408,12 +408,12 @@ def test_periodic_errors_are_those_its_docstring_states():
     ],
 )
 def test_kernels_without_a_form_name_those_that_have_one(kernel):
-    with pytest.raises(TypeError, match="no state-space form.*Matern12.*EQ.*Wiener"):
+    with pytest.raises(TypeError, match=r"no state-space form.*Matern12.*EQ.*Wiener"):
         kernel.state_space()
 
 
 def test_products_with_a_trend_have_no_form():
-    with pytest.raises(TypeError, match="product of Linear and Matern32 .* not stationary"):
+    with pytest.raises(TypeError, match=r"product of Linear and Matern32 .* not stationary"):
         (Linear(1.0) * Matern32(1.0)).state_space()
 
 
@@ -431,7 +431,7 @@ def test_eq_knows_its_orders(order):
 
 
 def test_periodic_needs_a_harmonic():
-    with pytest.raises(ValueError, match="Periodic: order.*1 or more; it is 0"):
+    with pytest.raises(ValueError, match=r"Periodic: order.*1 or more; it is 0"):
         Periodic(1.0, order=0)
 
 

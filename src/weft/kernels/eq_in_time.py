@@ -54,8 +54,8 @@ CHAINS: dict[int, tuple[float, ...]] = {
 # Steps in lengthscales: up to the first, the noise is tabulated; up to the second, the transition; past the third, the
 # transition is 0 in double precision.
 SHORT, LONG, ENDLESS = 4, 16, 1024
-# Fraction bits of the fixed-point tables: many more than doubles have, and for endless steps, where the transition falls
-# to 1e-308, more again.
+# Fraction bits of the fixed-point tables: many more than doubles have, and more again for endless steps, over which the
+# transition falls to 1e-308.
 NEAR_BITS, FAR_BITS = 400, 1280
 
 
