@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Coast lines and borders inside a box of the map, no finer than the map can show."""
+
+import functools
+import importlib.resources
+import json
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.report.coast_source import UNITS_PER_DEGREE
+
+__all__ = ["lines_in_box"]
+
+Lines = tuple[tuple[float, ...], ...]
+Box = tuple[float, float, float, float]
+# Points closer together than this share of the box's longer side cannot be told apart.
+_FINEST = 1 / 1500
+
+
+def lines_in_box(kind: str, box: Box) -> Lines:
+    """Lines of a `kind` ("coast" or "borders") near a box (west, south, east, north): x, y, x, y, ... in degrees.
+
+    The box may lie across the antimeridian, with longitudes up to 540 or down to -540.
+    """
+    west, south, east, north = box
+    finest = _FINEST * max(east - west, north - south)
+    margin = 0.02 * max(east - west, north - south)
+    found: list[tuple[float, ...]] = []
+    for turn in (-360.0, 0.0, 360.0):
+        if west - turn > 180 or east - turn < -180:
+            continue
+        for line in _world()[kind]:
+            x, y = line[:, 0] + turn, line[:, 1]
+            inside = (x > west - margin) & (x < east + margin) & (y > south - margin) & (y < north + margin)
+            # A step from or to a point outside is drawn too: it crosses the edge.
+            near = inside.copy()
+            near[1:] |= inside[:-1]
+            near[:-1] |= inside[1:]
+            for run in _runs(near):
+                thinned = _thinned(np.stack([x[run], y[run]], axis=1), finest)
+                if len(thinned) > 1:
+                    found.append(tuple(np.round(thinned.reshape(-1), 3).tolist()))
+    return tuple(found)
+
+
+@functools.cache
+def _world() -> dict[str, list[Float[np.ndarray, "point 2"]]]:
+    text = importlib.resources.files("weft.report").joinpath("assets", "coast_lines.json").read_text(encoding="utf-8")
+    return {
+        kind: [np.cumsum(np.array(line).reshape(-1, 2), axis=0) / UNITS_PER_DEGREE for line in lines]
+        for kind, lines in json.loads(text).items()
+    }
+
+
+def _runs(wanted: np.ndarray) -> list[slice]:
+    """Stretches of consecutive true entries."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], wanted.astype(np.int8), [0]])))
+    return [slice(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
+
+
+def _thinned(points: Float[np.ndarray, "point 2"], finest: float) -> Float[np.ndarray, "some 2"]:
+    """Points at least `finest` from the one kept before, and the last."""
+    kept = [0]
+    for number in range(1, len(points)):
+        if np.max(np.abs(points[number] - points[kept[-1]])) >= finest:
+            kept.append(number)
+    if kept[-1] != len(points) - 1:
+        kept.append(len(points) - 1)
+    return points[kept]

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""How `assets/coast_lines.json` is made from Natural Earth's map of the world, as the npm package world-atlas has it.
+
+    npm pack world-atlas@2 && tar xzf world-atlas-2.*.tgz
+    python -m weft.report.coast_source package/countries-50m.json src/weft/report/assets/coast_lines.json
+
+The package holds TopoJSON: arcs of whole numbers, each the difference to the one before, shared by the shapes on either
+side. Arcs along land are coast; the others divide two countries. Lines are written with whole hundredths of a degree
+(1 km), first point, then differences: `{"coast": [[lon, lat, dlon, dlat, ...], ...], "borders": ...}`.
+"""
+
+import json
+import pathlib
+import sys
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+__all__ = ["compact_lines"]
+
+UNITS_PER_DEGREE = 100
+# The map is cut open along these; what runs along them is no coast.
+_SEAM_LONGITUDE = 179.99
+_SEAM_LATITUDE = -89.9
+
+
+def compact_lines(topology: dict[str, Any]) -> dict[str, list[list[int]]]:
+    """Coast lines and borders of a TopoJSON topology with the objects `land` and `countries`."""
+    scale, translate = np.array(topology["transform"]["scale"]), np.array(topology["transform"]["translate"])
+    on_land = set(_arcs_of(topology["objects"]["land"]))
+    lines: dict[str, list[list[int]]] = {"coast": [], "borders": []}
+    for number, arc in enumerate(topology["arcs"]):
+        degrees = np.cumsum(np.array(arc), axis=0) * scale + translate
+        for piece in _without_seams(degrees):
+            line = _differences(piece)
+            if len(line) >= 2:
+                lines["coast" if number in on_land else "borders"].append(line.reshape(-1).tolist())
+    return lines
+
+
+def _arcs_of(shape: Any) -> list[int]:
+    """Numbers of all arcs in a geometry; a negative one is its arc run backwards."""
+    if isinstance(shape, int):
+        return [shape if shape >= 0 else ~shape]
+    children = shape.get("geometries", shape.get("arcs", ())) if isinstance(shape, dict) else shape
+    return [number for child in children for number in _arcs_of(child)]
+
+
+def _without_seams(degrees: Float[np.ndarray, "point 2"]) -> list[Float[np.ndarray, "some 2"]]:
+    at_edge = (np.abs(degrees[:, 0]) > _SEAM_LONGITUDE) | (degrees[:, 1] < _SEAM_LATITUDE)
+    seams = np.flatnonzero(at_edge[:-1] & at_edge[1:])
+    return [piece for piece in np.split(degrees, seams + 1) if len(piece) > 1]
+
+
+def _differences(degrees: Float[np.ndarray, "point 2"]) -> Int[np.ndarray, "some 2"]:
+    whole = np.rint(degrees * UNITS_PER_DEGREE).astype(np.int64)
+    moved = np.concatenate([[True], np.any(np.diff(whole, axis=0) != 0, axis=1)])
+    whole = whole[moved]
+    return np.concatenate([whole[:1], np.diff(whole, axis=0)])
+
+
+def main(source: str, target: str) -> None:
+    lines = compact_lines(json.loads(pathlib.Path(source).read_text(encoding="utf-8")))
+    pathlib.Path(target).write_text(json.dumps(lines, separators=(",", ":")) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

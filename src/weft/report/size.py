@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+"""How large a report may become."""
+
+import dataclasses
+from typing import final
+
+__all__ = ["ReportSize"]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class ReportSize:
+    """Limits on what is shown. With the defaults a report stays below 3 MB whatever the data.
+
+    `map_points` counts cells times frames, at 4 bytes each; `series_points` stations times times, at 16 bytes each.
+    """
+
+    max_frames: int = 60
+    map_points: int = 240_000
+    most_cells: int = 10_000
+    max_stations: int = 60
+    max_markers: int = 300
+    series_points: int = 36_000
+    max_held_out: int = 6_000
+    strip_columns: int = 180
+    strip_rows: int = 100
+    residual_rows: int = 20_000
+    component_rows: int = 2_000

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""Checks: rows are hidden, predicted from the rest, and scored beside what anyone could predict without a model.
+
+Parameters stay as learned from all rows, and only the conditioning is done again; for the few parameters of a kernel
+and many rows this hardly flatters, and it costs one pass instead of a fit.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import final
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.estimator import SpaceTimeGP
+from weft.estimator.evaluation import MODEL, baseline_scores, make_sheet, periods_in
+from weft.estimator.predictive import make_predictive
+from weft.folds import assign_folds
+from weft.inference.posterior import Posterior, condition
+from weft.report.content import Check, Figure, ScoreLine
+from weft.report.figures import coverage_figure, pit_figure
+from weft.report.rows import SeenRows
+from weft.scores import COVERAGE_LEVELS, MEANINGS, RowScores, summarise, summarise_pit
+
+__all__ = ["Hidden", "describe_check", "hide_rows", "score_hidden"]
+
+_NUM_FOLDS = {"random": 10, "station": 5, "block": 5}
+_TITLES = {
+    "held_out": "Rows held out from the start",
+    "random": "One row in ten hidden at random",
+    "station": "One station in five hidden",
+    "block": "A fifth of the neighbourhoods hidden",
+}
+_WORDS = {
+    "held_out": "These rows were never shown to the model.",
+    "random": "How well gaps are filled at stations that also report at other times.",
+    "station": "How well the map does where nobody measures.",
+    "block": "How well the map does far from every station.",
+}
+_SHOWN = ("mean_crps", "rmse", "mae", "bias", "mean_negative_log_density", "coverage_50", "coverage_90")
+_NAMES = {
+    MODEL: "weft",
+    "climatology": "climatology",
+    "nearest_station": "nearest station",
+    "inverse_distance": "inverse distance",
+    "persistence": "persistence",
+}
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Hidden:
+    """Rows that were hidden, the 90 % interval predicted for each without them, and everybody's scores."""
+
+    by: str
+    rows: SeenRows
+    low: Float[np.ndarray, " row"]
+    high: Float[np.ndarray, " row"]
+    scores: dict[str, RowScores]
+
+
+def hide_rows(gp: SpaceTimeGP, rows: SeenRows, by: str, seed: int) -> Hidden | None:
+    """Hide one fold `by` "random", "station" or "block" and predict it; None where there are too few places or rows."""
+    present = rows.take(rows.present)
+    num_folds = _NUM_FOLDS[by]
+    sheet = make_sheet(present.measured, gp.translation_)
+    enough = len(np.unique(present.place)) if by != "random" else len(present.times)
+    if enough < num_folds:
+        return None
+    folds = assign_folds(by, sheet.times, sheet.places, num_folds=num_folds, seed=seed)
+    train, test = present.take(np.flatnonzero(folds != 0)), present.take(np.flatnonzero(folds == 0))
+    posterior = condition(
+        gp.model_, gp.translation_.observations(train.measured), power=gp.power, engine=gp.engine
+    )
+    return score_hidden(gp, posterior, train, test, by, seed)
+
+
+def score_hidden(
+    gp: SpaceTimeGP, posterior: Posterior, train: SeenRows, test: SeenRows, by: str, seed: int
+) -> Hidden:
+    """Scores of the rows of `test`, which `posterior` has not seen."""
+    translation, measured = gp.translation_, test.measured
+    latent = posterior.marginals(test.times, translation.places(measured))
+    predictive = make_predictive(
+        posterior.model.likelihood, latent, translation.row_extras(measured), translation.target
+    )
+    interval = predictive.quantiles((0.05, 0.95), "observation")
+    train_sheet, test_sheet = (make_sheet(each.measured, translation) for each in (train, test))
+    is_forecast = bool(np.min(test.times) > np.max(train.times))
+    periods = periods_in(train.times, translation)
+    others = baseline_scores(train_sheet, test_sheet, periods, is_forecast=is_forecast, seed=seed)
+    scores = {MODEL: predictive.score(test.values, seed), **others}
+    return Hidden(by, test, interval[:, 0], interval[:, 1], scores)
+
+
+def describe_check(hidden: Hidden, target_sd: float, units: str) -> Check:
+    """A table of scores, the skill against the best baseline, and pictures of calibration."""
+    summaries = {model: summarise(scores, target_sd) for model, scores in hidden.scores.items()}
+    ours = summaries[MODEL]
+    others = {model: summary for model, summary in summaries.items() if model != MODEL}
+    best = min(others, key=lambda model: others[model]["mean_crps"])
+    best_of = {score: _best(score, summaries) for score in _SHOWN}
+    lines = tuple(
+        ScoreLine(
+            model=_NAMES.get(model, model),
+            scores=tuple(_written(score, summary[score]) for score in _SHOWN),
+            is_best=tuple(model in best_of[score] for score in _SHOWN),
+            is_ours=model == MODEL,
+        )
+        for model, summary in summaries.items()
+    )
+    num_rows, num_places = int(ours["num_rows"]), len(np.unique(hidden.rows.place))
+    return Check(
+        by=hidden.by,
+        title=_TITLES[hidden.by],
+        words=f"{_WORDS[hidden.by]} {num_rows:,} rows at {num_places:,} places.",
+        columns=tuple(_column(score, units) for score in _SHOWN),
+        lines=lines,
+        coverage_90=float(ours["coverage_90"]),
+        skill=float(1 - ours["mean_crps"] / others[best]["mean_crps"]),
+        best_baseline=_NAMES.get(best, best),
+        figures=_calibration(hidden.scores[MODEL], hidden.by),
+    )
+
+
+def _calibration(scores: RowScores, by: str) -> tuple[Figure, ...]:
+    pit = summarise_pit(scores.pit)
+    asked = np.linspace(0.05, 0.95, 19)
+    reached = np.array([np.mean(np.abs(scores.pit - 0.5) <= level / 2) for level in asked])
+    return (
+        pit_figure(f"pit-{by}", pit),
+        coverage_figure(f"coverage-{by}", asked, reached, COVERAGE_LEVELS),
+    )
+
+
+def _best(score: str, summaries: Mapping[str, Mapping[str, float | int]]) -> set[str]:
+    """The models no other beats by this score."""
+    kind = MEANINGS[score].best
+    wanted = float(score.removeprefix("coverage_")) / 100 if kind == "level" else 0.0
+
+    def loss(model: str) -> float:
+        value = float(summaries[model][score])
+        return value if kind == "low" else abs(value - wanted)
+
+    least = min(loss(model) for model in summaries)
+    return {model for model in summaries if loss(model) == least}
+
+
+def _written(score: str, value: float | int) -> str:
+    if not np.isfinite(value):
+        return "∞" if value > 0 else "–"
+    return f"{100 * value:.1f} %" if score.startswith("coverage") else f"{value:.3f}" if abs(value) < 1e5 else f"{value:.4g}"
+
+
+def _column(score: str, units: str) -> str:
+    short = {
+        "mean_crps": "CRPS",
+        "rmse": "RMSE",
+        "mae": "MAE",
+        "bias": "bias",
+        "mean_negative_log_density": "−log density",
+        "coverage_50": "in 50 %",
+        "coverage_90": "in 90 %",
+    }[score]
+    has_units = score in ("mean_crps", "rmse", "mae", "bias")
+    return f"{short} ({units})" if units and has_units else short
