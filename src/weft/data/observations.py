@@ -37,14 +37,15 @@ class Grouping:
 def distinct_rows(matrix: Float[np.ndarray, "row dim"]) -> tuple[np.ndarray, np.ndarray]:
     """Distinct rows of `matrix` in lexicographic order, and for each row which of them it is.
 
-    Column by column over ranks: several times faster than `numpy.unique(axis=0)`, and in memory linear in the rows.
+    One sort over all columns: several times faster than `numpy.unique(axis=0)`, and in memory linear in the rows.
     """
-    number = np.zeros(len(matrix), dtype=np.int64)
-    for column in matrix.T:
-        values, rank = np.unique(column, return_inverse=True)
-        _, number = np.unique(number * np.int64(len(values)) + rank, return_inverse=True)
-    _, first = np.unique(number, return_index=True)
-    return np.ascontiguousarray(matrix[first]), number
+    order = np.lexsort(matrix.T[::-1])
+    in_order = matrix[order]
+    is_new = np.ones(len(matrix), dtype=bool)
+    is_new[1:] = np.any(in_order[1:] != in_order[:-1], axis=1)
+    number = np.empty(len(matrix), dtype=np.int64)
+    number[order] = np.cumsum(is_new) - 1
+    return in_order[is_new], number
 
 
 class Observations(eqx.Module):
@@ -139,13 +140,17 @@ class Observations(eqx.Module):
 def as_numbers(array: ArrayLike, name: str, ndim: int) -> np.ndarray:
     """`array` as float64 NumPy, refused where it has another number of axes or holds no numbers."""
     if not is_concrete(array):
-        raise TypeError(f"{name} must be known numbers; inside jit or grad make the Observations outside and pass them in")
+        raise TypeError(
+            f"{name} must be known numbers; inside jit or grad make the Observations outside and pass them in"
+        )
     try:
         numbers = np.asarray(array, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must be numbers; {error}") from error
     if numbers.ndim != ndim:
-        wanted = "a vector, one entry a row" if ndim == 1 else "a matrix, one row a measurement and one column a coordinate"
+        wanted = (
+            "a vector, one entry a row" if ndim == 1 else "a matrix, one row a measurement and one column a coordinate"
+        )
         raise ValueError(f"{name} must be {wanted}; its shape is {numbers.shape}")
     return numbers
 
