@@ -26,7 +26,7 @@ _HOMES = {
         "SumSeparable",
         "Wiener",
     ),
-    "weft.estimator": ("SpaceTimeGP",),
+    "weft.estimator": ("SpaceTimeGP", "compare"),
     "weft.likelihoods": (
         "Bernoulli",
         "Beta",

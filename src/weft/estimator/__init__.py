@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Tables in, tables out."""
 
+from weft.estimator.comparison import compare
 from weft.estimator.space_time_gp import SpaceTimeGP
 
-__all__ = ["SpaceTimeGP"]
+__all__ = ["SpaceTimeGP", "compare"]

@@ -2,17 +2,21 @@
 """Predictions as columns of the kind of table they were asked for in, with a note of what they are of."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float
 
+from weft.data.scaling import Scaling
 from weft.data.tables import GridTable, Table
-from weft.estimator.columns import Roles
+from weft.estimator.fitted import Fitted
 from weft.estimator.gridded import describe_grid
 from weft.estimator.predictive import Predictive
 
-__all__ = ["OF", "answer_columns", "as_answer", "check_of"]
+if TYPE_CHECKING:
+    import xarray as xr
+
+__all__ = ["OF", "answer_columns", "as_answer", "check_of", "stack_draws"]
 
 OF = ("observation", "field")
 
@@ -37,23 +41,31 @@ def answer_columns(predictive: Predictive, levels: Sequence[float], of: str) -> 
     return columns
 
 
-def as_answer(
-    table: Table,
-    columns: Mapping[str, np.ndarray],
-    roles: Roles,
-    *,
-    of: str,
-    units: str | None,
-    degrees: tuple[str, str] | None,
-) -> Any:
-    """The table with `columns` added. `of` is noted where a table can: pandas' attrs, pyarrow's metadata, xarray's attributes."""
+def as_answer(table: Table, columns: Mapping[str, np.ndarray], fitted: Fitted, *, of: str, units: str | None) -> Any:
+    """The table with `columns` added; what they are of is noted where a table can: attrs, metadata or attributes."""
     if isinstance(table, GridTable):
-        kept = [name for name in roles.coordinates if name in table.dataset.variables]
+        kept = [name for name in fitted.roles.coordinates if name in table.dataset.variables]
         added = table.with_columns(columns, keep=kept)
-        return describe_grid(added, columns, roles, of=of, units=units, degrees=degrees)
+        degrees = _degrees(fitted.translation.scaling)
+        return describe_grid(added, columns, fitted.roles, of=of, units=units, degrees=degrees)
     native = table.with_columns(columns)
     if table.kind == "pandas":
         native.attrs["of"] = of
     elif table.kind == "pyarrow":
         native = native.replace_schema_metadata({**(native.schema.metadata or {}), b"of": of.encode()})
     return native
+
+
+def stack_draws(dataset: "xr.Dataset", names: Sequence[str]) -> "xr.Dataset":
+    """Variables of one draw each as one variable `draws` with a first dimension for them."""
+    import xarray as xr
+
+    draws = xr.concat([dataset[name] for name in names], dim="draw")
+    draws.attrs = dict(dataset[names[0]].attrs)
+    return dataset.drop_vars(names).assign(draws=draws)
+
+
+def _degrees(scaling: Scaling) -> tuple[str, str] | None:
+    """The columns of longitude and latitude, where there are any."""
+    geography = scaling.geography
+    return None if geography is None or geography.method == "plane" else (geography.first, geography.second)

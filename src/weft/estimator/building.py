@@ -23,8 +23,9 @@ from weft.kernels import Columns, Constant, Linear, Separable, SumSeparable
 from weft.likelihoods import Likelihood
 from weft.model import ConstantMean, Model
 
-__all__ = ["Start", "build_start"]
+__all__ = ["COVARIATES", "Start", "build_start"]
 
+COVARIATES = "covariates"
 # Prior variance of a slope, per deviation of the covariate and of the target.
 SLOPE_VARIANCE = 10.0
 
@@ -51,6 +52,7 @@ def build_start(
 ) -> Start:
     f = field_scale(likelihood, data)
     if kernel is None:
+        own: Separable | SumSeparable
         own, shares = default_kernel(data, f, num_space)
         names = ["slow", "fast"]
     else:
@@ -66,7 +68,7 @@ def build_start(
         frozen.append(f"kernel.components[{len(components)}]")
         columns = range(num_space, data.places.shape[1])
         components.append(Separable(space=Columns(Linear(1.0), columns), time=Constant(), variance=SLOPE_VARIANCE))
-        names.append("covariates")
+        names.append(COVARIATES)
     model = Model(
         kernel=SumSeparable(components),
         likelihood=start_likelihood(likelihood, likelihood_setting, shares),

@@ -79,6 +79,11 @@ class Measurements:
     def num_rows(self) -> int:
         return len(self.time)
 
+    @property
+    def num_missing(self) -> int:
+        """Rows without a value."""
+        return 0 if self.values is None else int(np.isnan(self.values).sum())
+
     def take(self, rows: Int[np.ndarray, " some"]) -> "Measurements":
         """These rows, in this order."""
         return Measurements(

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.clock import UNIT_SECONDS, Clock, read_time_step
-from weft.kernels import Columns, Constant, Linear, Periodic, Separable
+from weft.kernels import Columns, Constant, Kernel, Linear, Periodic, Separable
 
 __all__ = ["PERIODS", "period_of", "seasonal_component"]
 
@@ -56,7 +56,7 @@ def seasonal_component(period: float, places: Float[np.ndarray, "place dim"], st
     """
     deviations = places.std(axis=0)
     varying = np.flatnonzero(deviations > 0)
-    space = Constant(0.7)
+    space: Kernel = Constant(0.7)
     if len(varying):
         slopes = Linear(0.3 / (len(varying) * deviations[varying] ** 2), places.mean(axis=0)[varying])
         space = space + Columns(slopes, varying)

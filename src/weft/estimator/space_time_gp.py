@@ -4,31 +4,26 @@
 import inspect
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float
 
-from weft.data.tables import Table
-from weft.estimator.answers import answer_columns, as_answer, check_of
-from weft.estimator.building import Start, build_start
-from weft.estimator.columns import EXTRAS, Measurements, Roles, make_roles, read_measurements
-from weft.estimator.defaults import is_standardised, likelihood_from
+from weft.data.tables import GridTable, Table
+from weft.estimator.answers import answer_columns, as_answer, check_of, stack_draws
+from weft.estimator.columns import EXTRAS, Roles, make_roles, read_measurements
+from weft.estimator.evaluation import MODEL, summaries_of
+from weft.estimator.fitted import Fitted
+from weft.estimator.learning import Settings, learn
 from weft.estimator.precision import in_float64
-from weft.estimator.predictive import Predictive, make_predictive
-from weft.estimator.translation import learn_translation
-from weft.inference.posterior import Posterior, condition
-from weft.likelihoods import Gaussian
-from weft.training.fitting import FitResult, fit
+from weft.estimator.validation import cross_validate
 
 __all__ = ["SpaceTimeGP"]
 
 logger = logging.getLogger("weft")
 
-# A climb ends when no entry of the gradient exceeds this many nats a row: what is left to gain no score would show.
-_GRADIENT_PER_ROW = 2e-4
-_TOLERANCE = 1e-7
+# Rows predicted at a time when a table is answered piece by piece: 100 MB with a dozen columns.
+_ROWS_AT_ONCE = 1_000_000
 
 
 @final
@@ -99,13 +94,13 @@ class SpaceTimeGP:
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments of the constructor, as given."""
-        return {name: getattr(self, name) for name in _argument_names()}
+        return {name: getattr(self, name) for name in _arguments()}
 
     def set_params(self, **params: Any) -> "SpaceTimeGP":
         """Change arguments; what was learned stays until the next fit."""
         for name, value in params.items():
-            if name not in _argument_names():
-                raise ValueError(f"SpaceTimeGP has no argument {name!r}; it has {', '.join(_argument_names())}")
+            if name not in _arguments():
+                raise ValueError(f"SpaceTimeGP has no argument {name!r}; it has {', '.join(_arguments())}")
             setattr(self, name, value)
         return self
 
@@ -127,7 +122,20 @@ class SpaceTimeGP:
             raise ValueError("the target is a column of the table, named when the estimator was made; leave y out")
         roles = self._roles()
         rows = read_measurements(roles.table(table, with_target=True), roles, with_target=True)
-        self._learn(roles, rows, checkpoint=checkpoint, resume=resume, callback=callback)
+        learned = learn(
+            self._settings(),
+            roles,
+            rows,
+            checkpoint=checkpoint,
+            resume=resume,
+            callback=callback,
+            progress=self.progress,
+        )
+        self.binning_ = learned.binning
+        if learned.binning is not None:
+            logger.info("%s", learned.binning.message)
+        self.result_ = learned.result
+        self._keep(learned.fitted)
         return self
 
     @in_float64
@@ -138,138 +146,174 @@ class SpaceTimeGP:
         the rate, for a transformed target its inverse without noise. `latent_sd` is the field's deviation either way.
         An xarray Dataset gives the Dataset of its grid with CF-1.11 attributes.
         """
-        check_of(of)
-        roles = self._fitted_roles()
-        rows_table = roles.table(table, with_target=False)
-        columns = answer_columns(self._predictive_at(rows_table), quantiles, of)
-        return self._as_answer(rows_table, columns, of)
+        return self._predict(self._learned().roles.table(table, with_target=False), quantiles, of)
+
+    def predict_pieces(
+        self, table: Any, quantiles: Sequence[float] = (0.05, 0.95), *, of: str = "observation"
+    ) -> Iterator[Any]:
+        """The same piece by piece, for tables whose answer would not fit into memory; `write_pieces` takes them.
+
+        Pieces hold about a million rows: of a frame so many rows, of a grid slices along its first dimension.
+        """
+        whole = self._learned().roles.table(table, with_target=False)
+        for piece in _pieces(whole):
+            yield in_float64(self._predict)(piece, quantiles, of)
 
     @in_float64
     def sample(self, table: Any, num: int = 10, seed: int = 0, *, of: str = "observation") -> Any:
         """Joint draws over the table's rows, across places and times: columns draw_0, draw_1, ... added.
 
-        An xarray Dataset gets one variable `draw` with a dimension of that name in front.
+        An xarray Dataset gets one variable `draws` whose first dimension is `draw`.
         """
         check_of(of)
-        roles = self._fitted_roles()
-        rows_table = roles.table(table, with_target=False)
-        rows = read_measurements(rows_table, roles, with_target=False)
-        draws = self._draws(rows, num, seed, of)
+        fitted = self._learned()
+        asked = fitted.roles.table(table, with_target=False)
+        draws = fitted.draws(read_measurements(asked, fitted.roles, with_target=False), num, seed, of)
         columns = {f"draw_{number}": draw for number, draw in enumerate(draws)}
-        answer = self._as_answer(rows_table, columns, of)
-        return answer if rows_table.kind != "xarray" else _stacked(answer, num, self.target)
+        answer = as_answer(asked, columns, fitted, of=of, units=self.units)
+        return stack_draws(answer, list(columns)) if isinstance(asked, GridTable) else answer
 
     @in_float64
     def update(self, table: Any) -> "SpaceTimeGP":
         """Take in more rows without learning again: scales and parameters stay, answers use all rows from here on."""
-        roles = self._fitted_roles()
-        rows = read_measurements(roles.table(table, with_target=True), roles, with_target=True)
-        self._count(rows)
-        self.posterior_ = self.posterior_.update(self.translation_.observations(rows))
+        fitted = self._learned()
+        self._keep(fitted.updated(fitted.read(table)))
         return self
 
-    def _roles(self) -> Roles:
-        return make_roles(
-            self.time, self.space, self.target, self.covariates, **{name: getattr(self, name) for name in EXTRAS}
-        )
+    @in_float64
+    def score(self, table: Any) -> dict[str, float | int]:
+        """Named scores of predictions for the table's rows, which the model should not have seen.
 
-    def _fitted_roles(self) -> Roles:
-        if not hasattr(self, "posterior_"):
-            raise ValueError("this SpaceTimeGP has not learned anything yet; call fit(table) first")
-        return self.roles_
+        CRPS, log density, errors, coverage and PIT; then `mean_crps_<baseline>` of what anyone could predict from the
+        training rows without a model, and `crps_skill`: 1 less the ratio to the best of those. Rows without a value are
+        counted in `num_missing`.
+        """
+        fitted = self._learned()
+        rows = fitted.read(table)
+        summaries = summaries_of(fitted.score_rows(rows, self.seed), fitted.target_sd)
+        found = summaries[MODEL] | {"num_missing": rows.num_missing}
+        baselines = {name: float(summary["mean_crps"]) for name, summary in summaries.items() if name != MODEL}
+        if baselines:
+            found |= {f"mean_crps_{name}": value for name, value in baselines.items()}
+            found["crps_skill"] = 1 - float(found["mean_crps"]) / min(baselines.values())
+        return found
 
-    def _count(self, rows: Measurements) -> None:
-        assert rows.values is not None
-        self.num_rows_ = getattr(self, "num_rows_", 0) + rows.num_rows
-        self.num_missing_ = getattr(self, "num_missing_", 0) + int(np.isnan(rows.values).sum())
+    @in_float64
+    def score_rows(self, table: Any) -> Any:
+        """The scores behind `score`, as a pandas frame with one line a model and row; `weft.compare` takes two."""
+        fitted = self._learned()
+        return fitted.score_rows(fitted.read(table), self.seed)
 
-    def _learn(self, roles: Roles, rows: Measurements, **options: Any) -> None:
-        likelihood = likelihood_from(self.likelihood)
-        if self.transform is not None and not isinstance(likelihood, Gaussian):
-            raise ValueError(
-                f"transform={self.transform!r} goes with a Gaussian likelihood; this one is "
-                f"{type(likelihood).__name__}: leave one of them out"
-            )
-        translation = learn_translation(
+    @in_float64
+    def cross_validate(
+        self,
+        table: Any,
+        by: str = "station",
+        folds: int = 5,
+        *,
+        refit: bool = False,
+        output: str = "scores",
+        seed: int | None = None,
+    ) -> Any:
+        """Scores of held-out rows, beside those of naive baselines given the same rows: a tidy pandas frame.
+
+        `by`: "station" holds out whole places, "block" whole neighbourhoods, "random" rows, and "time" predicts each
+        stretch from what came before it. Parameters learned by `fit` are used again and only the rows are held out, so
+        scores are a little flattering where parameters are many and rows few; `refit=True` learns anew for every fold,
+        which takes as many fits. `output="rows"` gives the scores of every row instead, for `weft.compare`.
+        """
+        roles = self._roles()
+        fitted = None if refit else self._learned()
+        rows = read_measurements(roles.table(table, with_target=True), roles, with_target=True)
+        return cross_validate(
+            self._settings(),
+            roles,
             rows,
-            time_name=roles.time,
-            target_name=roles.target,
-            transform=self.transform,
-            standardise=is_standardised(likelihood),
-            time_step=self.time_step,
+            fitted,
+            by=by,
+            num_folds=folds,
+            output=output,
+            seed=self.seed if seed is None else seed,
         )
-        binning = translation.clock.binning(rows.time, roles.time)
-        if binning is not None:
-            logger.info("%s", binning.message)
-        data = translation.observations(rows)
-        start: Start = build_start(
-            data,
-            num_space=translation.num_space,
-            clock=translation.clock,
+
+    @in_float64
+    def effects(self) -> Any:
+        """Slopes of the covariates, per unit of each and in the target's units (transformed, if it is), as a frame."""
+        import pandas as pd
+
+        return pd.DataFrame(self._learned().effects(), columns=["covariate", "slope", "sd"])
+
+    @in_float64
+    def components(self) -> list[dict[str, Any]]:
+        """What each component of the kernel was learned to be: deviation, length scales with units, kernels' names."""
+        return self._learned().components()
+
+    @in_float64
+    def summary(self) -> str:
+        """What was learned, in kilometres, time units and units of the target; print it."""
+        return self._learned().summary(self.units)
+
+    def __repr__(self) -> str:
+        given = {name: getattr(self, name) for name in _arguments()}
+        changed = [f"{name}={value!r}" for name, value in given.items() if value is not _arguments()[name].default]
+        return f"SpaceTimeGP({', '.join(changed)})"
+
+    def _roles(self) -> Roles:
+        extras = {name: getattr(self, name) for name in EXTRAS}
+        return make_roles(self.time, self.space, self.target, self.covariates, **extras)
+
+    def _settings(self) -> Settings:
+        return Settings(
             kernel=self.kernel,
-            likelihood=likelihood,
-            likelihood_setting=self.likelihood,
-            seasonality=self.seasonality,
+            likelihood=self.likelihood,
             pseudo_points=self.pseudo_points,
-            seed=self.seed,
-        )
-        result: FitResult = fit(
-            start.model,
-            data,
-            frozen=start.frozen,
+            transform=self.transform,
+            seasonality=self.seasonality,
+            time_step=self.time_step,
             power=self.power,
             engine=self.engine,
             seed=self.seed,
             max_iterations=self.max_iterations,
-            tolerance=_TOLERANCE,
-            gradient_tolerance=max(_GRADIENT_PER_ROW * data.num_rows, 1e-4),
-            progress=self.progress,
-            **options,
         )
-        self.roles_ = roles
-        self.translation_ = translation
-        self.binning_ = binning
-        self.component_names_ = start.names
-        self.result_ = result
-        self.model_ = result.model
-        self.posterior_: Posterior = condition(result.model, data, power=self.power, engine=self.engine)
-        self.num_rows_ = self.num_missing_ = 0
-        self._count(rows)
 
-    def _predictive_at(self, table: Table) -> Predictive:
-        rows = read_measurements(table, self.roles_, with_target=False)
-        return self._predictive(rows, self.posterior_)
+    def _keep(self, fitted: Fitted) -> None:
+        self.fitted_ = fitted
+        self.posterior_ = fitted.posterior
+        self.model_ = fitted.model
+        self.component_names_ = fitted.names
+        self.clock_ = fitted.translation.clock
+        self.scaling_ = fitted.translation.scaling
+        self.target_scaling_ = fitted.translation.target
+        self.num_rows_ = fitted.num_rows
+        self.num_missing_ = fitted.num_missing
 
-    def _predictive(self, rows: Measurements, posterior: Posterior) -> Predictive:
-        translation = self.translation_
-        latent = posterior.marginals(translation.times(rows), translation.places(rows))
-        return make_predictive(posterior.model.likelihood, latent, translation.row_extras(rows), translation.target)
+    def _learned(self) -> Fitted:
+        fitted = getattr(self, "fitted_", None)
+        if fitted is None:
+            raise ValueError("this SpaceTimeGP has not learned anything yet; call fit(table) first")
+        return fitted
 
-    def _draws(self, rows: Measurements, num: int, seed: int, of: str) -> Float[np.ndarray, "draw row"]:
-        translation, likelihood = self.translation_, self.posterior_.model.likelihood
-        f = self.posterior_.sample(translation.times(rows), translation.places(rows), num=num, seed=seed)
-        extra = translation.row_extras(rows)
-        if of == "observation":
-            f = np.asarray(likelihood.sample(np.random.default_rng([seed, 1]), f, extra))
-        elif not is_standardised(likelihood):
-            f = np.stack([np.asarray(likelihood.predict(draw, np.zeros_like(draw), extra)[0]) for draw in f])
-        return translation.target.inverse(f)
-
-    def _as_answer(self, table: Table, columns: dict[str, np.ndarray], of: str) -> Any:
-        geography = self.translation_.scaling.geography
-        degrees = None if geography is None or geography.method == "plane" else (geography.first, geography.second)
-        return as_answer(table, columns, self.roles_, of=of, units=self.units, degrees=degrees)
+    def _predict(self, table: Table, quantiles: Sequence[float], of: str) -> Any:
+        check_of(of)
+        fitted = self._learned()
+        rows = read_measurements(table, fitted.roles, with_target=False)
+        columns = answer_columns(fitted.predictive(rows), np.atleast_1d(quantiles).tolist(), of)
+        return as_answer(table, columns, fitted, of=of, units=self.units)
 
 
-def _argument_names() -> tuple[str, ...]:
-    return tuple(name for name in inspect.signature(SpaceTimeGP.__init__).parameters if name != "self")
+def _arguments() -> dict[str, inspect.Parameter]:
+    found = dict(inspect.signature(SpaceTimeGP.__init__).parameters)
+    del found["self"]
+    return found
 
 
-def _stacked(dataset: Any, num: int, target: str) -> Any:
-    """Draws that are variables each as one variable with a dimension for them."""
-    import xarray as xr
-
-    names = [f"draw_{number}" for number in range(num)]
-    joined = xr.concat([dataset[name] for name in names], dim="draw")
-    joined.attrs = dict(dataset[names[0]].attrs)
-    return dataset.drop_vars(names).assign(draw_of=joined).rename(draw_of=f"{target}_draw")
+def _pieces(table: Table) -> Iterator[Table]:
+    if isinstance(table, GridTable) and table.dims:
+        first, rest = table.dims[0], int(np.prod(table.shape[1:]))
+        count = max(1, _ROWS_AT_ONCE // max(rest, 1))
+        for start in range(0, table.shape[0], count):
+            part = table.dataset.isel({first: slice(start, start + count)})
+            yield GridTable(part, table.dims, 0, part.sizes[first] * rest)
+        return
+    for start in range(0, max(table.num_rows, 1), _ROWS_AT_ONCE):
+        yield table.rows(start, start + _ROWS_AT_ONCE)

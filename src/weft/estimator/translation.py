@@ -26,6 +26,7 @@ class Translation:
     scaling: Scaling
     covariates: Scaling
     target: TargetScaling
+    time_name: str
     target_name: str
 
     @property
@@ -38,7 +39,7 @@ class Translation:
         return self.num_space + len(self.covariates.columns)
 
     def times(self, rows: Measurements) -> Float[np.ndarray, " row"]:
-        return self.clock.numbers(rows.time, str(rows.time.name))
+        return self.clock.numbers(rows.time, self.time_name)
 
     def places(self, rows: Measurements) -> Float[np.ndarray, "row dim"]:
         space = self.scaling.forward(rows.space)
@@ -69,6 +70,7 @@ class Translation:
             "scaling": self.scaling.to_json(),
             "covariates": self.covariates.to_json(),
             "target": self.target.to_json(),
+            "time_name": self.time_name,
             "target_name": self.target_name,
         }
 
@@ -79,6 +81,7 @@ class Translation:
             scaling=Scaling.from_json(record["scaling"]),
             covariates=Scaling.from_json(record["covariates"]),
             target=TargetScaling.from_json(record["target"]),
+            time_name=str(record["time_name"]),
             target_name=str(record["target_name"]),
         )
 
@@ -114,7 +117,7 @@ def learn_translation(
             f"all rows with a value are at one place (one value of {names}), so nothing can be learned about space; "
             "give rows at two places or more"
         )
-    return Translation(clock, scaling, _learn_covariates(rows.covariates), target, target_name)
+    return Translation(clock, scaling, _learn_covariates(rows.covariates), target, time_name, target_name)
 
 
 def _learn_covariates(columns: dict[str, Float[np.ndarray, " row"]]) -> Scaling:

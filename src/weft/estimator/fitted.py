@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: MIT
+"""What an estimator has learned and seen: a value that answers about rows of tables and is replaced, never changed."""
+
+import dataclasses
+from typing import Any, final
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.arrays import AnyArray
+from weft.estimator.building import COVARIATES
+from weft.estimator.columns import Measurements, Roles, read_measurements
+from weft.estimator.defaults import is_standardised
+from weft.estimator.evaluation import MODEL, Sheet, baseline_scores, make_sheet, periods_in, rows_frame
+from weft.estimator.predictive import Predictive, make_predictive
+from weft.estimator.summary import describe_components, describe_noise, summary_text
+from weft.estimator.translation import Translation
+from weft.inference.posterior import Posterior, condition
+from weft.model import Model
+
+__all__ = ["Fitted"]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """A posterior, and how tables become the rows it is asked about.
+
+    `names` are those of the kernel's components; `target_sd` is the target's deviation where it was learned, in its own
+    units; rows are counted with those of updates.
+    """
+
+    roles: Roles
+    translation: Translation
+    names: tuple[str, ...]
+    posterior: Posterior
+    converged: bool
+    target_sd: float
+    num_rows: int
+    num_missing: int
+
+    @property
+    def model(self) -> Model:
+        return self.posterior.model
+
+    def read(self, table: Any) -> Measurements:
+        """The table's rows with their values."""
+        return read_measurements(self.roles.table(table, with_target=True), self.roles, with_target=True)
+
+    def updated(self, rows: Measurements) -> "Fitted":
+        """The same having seen these rows too."""
+        return dataclasses.replace(
+            self,
+            posterior=self.posterior.update(self.translation.observations(rows)),
+            num_rows=self.num_rows + rows.num_rows,
+            num_missing=self.num_missing + rows.num_missing,
+        )
+
+    def given_only(self, rows: Measurements) -> "Fitted":
+        """The same parameters having seen these rows and no others."""
+        before = self.posterior
+        data = self.translation.observations(rows)
+        return dataclasses.replace(
+            self,
+            posterior=condition(before.model, data, power=before.power, engine=before.engine),
+            num_rows=rows.num_rows,
+            num_missing=rows.num_missing,
+        )
+
+    def predictive(self, rows: Measurements) -> Predictive:
+        """The distribution of the target at these rows."""
+        translation = self.translation
+        latent = self.posterior.marginals(translation.times(rows), translation.places(rows))
+        return make_predictive(self.model.likelihood, latent, translation.row_extras(rows), translation.target)
+
+    def draws(self, rows: Measurements, num: int, seed: int, of: str) -> Float[np.ndarray, "draw row"]:
+        """Joint draws over these rows, in the target's own units."""
+        translation, likelihood = self.translation, self.model.likelihood
+        f = self.posterior.sample(translation.times(rows), translation.places(rows), num=num, seed=seed)
+        extra = translation.row_extras(rows)
+        if of == "observation":
+            # A stream of its own, so that the noise is not the noise behind the draws of f.
+            f = np.asarray(likelihood.sample(np.random.default_rng([seed, 1]), f, extra))
+        elif not is_standardised(likelihood):
+            f = np.stack([np.asarray(likelihood.predict(draw, np.zeros_like(draw), extra)[0]) for draw in f])
+        return translation.target.inverse(f)
+
+    def score_rows(self, rows: Measurements, seed: int) -> Any:
+        """A frame with one line a model and scored row: this one, then baselines given the rows seen so far."""
+        test = make_sheet(rows, self.translation)
+        scores = {MODEL: self.predictive(rows).score(test.values, seed)}
+        if self.posterior.batches:
+            train = self._seen()
+            is_forecast = bool(len(test.times)) and float(test.times.min()) > float(train.times.max())
+            periods = periods_in(train.times, self.translation)
+            scores |= baseline_scores(train, test, periods, is_forecast=is_forecast, seed=seed)
+        return rows_frame(scores, np.arange(rows.num_rows), test)
+
+    def effects(self) -> list[dict[str, Any]]:
+        """The slope of each covariate: its component where it is one deviation and all other covariates are zero."""
+        translation, scales = self.translation, self.translation.covariates.scales
+        if not scales:
+            return []
+        places = np.zeros((len(scales), translation.num_columns))
+        places[np.arange(len(scales)), translation.num_space + np.arange(len(scales))] = 1.0
+        parts = self.posterior.components(np.full(len(scales), self.posterior.times[0]), places)
+        slopes = parts[self.names.index(COVARIATES)]
+        return [
+            {
+                "covariate": name,
+                "slope": float(mean) * translation.target.scale / scale,
+                "sd": float(np.sqrt(max(variance, 0.0))) * translation.target.scale / scale,
+            }
+            for (name, scale), mean, variance in zip(scales.items(), slopes.mean, slopes.variance, strict=True)
+        ]
+
+    def components(self) -> list[dict[str, Any]]:
+        """What each component of the kernel is like, in units people use; covariates are told by their slopes."""
+        described = describe_components(self.model, self.names, self.translation, self._basis_places())
+        return [part for part in described if part["name"] != COVARIATES]
+
+    def summary(self, units: str | None) -> str:
+        header = (
+            f"SpaceTimeGP of {self.roles.target!r}: {self.num_rows:,} rows ({self.num_missing:,} without a value), "
+            f"{len(self.posterior.times):,} times; {'converged' if self.converged else 'not converged'}"
+        )
+        noise = describe_noise(self.model, self.translation)
+        return summary_text(header, self.components(), noise, self.effects(), units)
+
+    def _seen(self) -> Sheet:
+        """The rows seen so far, in the target's own units."""
+        batches, scaling = self.posterior.batches, self.translation.scaling
+        return Sheet(
+            np.concatenate([batch.row_times for batch in batches]),
+            np.concatenate([batch.row_places for batch in batches])[:, scaling.map_dimensions],
+            self.translation.target.inverse(np.concatenate([np.asarray(batch.values) for batch in batches])),
+        )
+
+    def _basis_places(self) -> Float[AnyArray, "place dim"]:
+        """Places that stand for where the model is: all of an exact one's, else pseudo-points."""
+        points = self.model.pseudo_points
+        if self.posterior.exact_places is not None:
+            return self.posterior.exact_places
+        return points[0] if isinstance(points, tuple) else points

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""What was learned, in units people use: kilometres, days, the target's own."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.arrays import AnyArray
+from weft.data.scaling import Scaling
+from weft.estimator.translation import Translation
+from weft.kernels import Columns, Kernel, OnSphere, Periodic, Scaled, Separable
+from weft.likelihoods import Gaussian
+from weft.model import Model
+
+__all__ = ["describe_components", "describe_noise", "summary_text"]
+
+
+def describe_components(
+    model: Model, names: tuple[str, ...], translation: Translation, places: Float[AnyArray, "place dim"]
+) -> list[dict[str, Any]]:
+    """Each component of the kernel: its deviation in target units, length scales with their units, kernels by name.
+
+    The deviation is the prior's, averaged over `places`; with a transform or a link it is on the scale of f.
+    """
+    return [
+        {
+            "name": name,
+            "sd": float(np.sqrt(_mean_variance(component, places))) * translation.target.scale,
+            "space": _lengths(component.space, translation.scaling),
+            "time": _time_scale(component.time, translation.clock.unit),
+            "kernel": f"{_name(component.space)} in space, {_name(component.time)} in time",
+        }
+        for name, component in zip(names, model.kernel.components, strict=True)
+    ]
+
+
+def describe_noise(model: Model, translation: Translation) -> float | None:
+    """The deviation of the noise in target units; None where the likelihood is not Gaussian."""
+    if not isinstance(model.likelihood, Gaussian):
+        return None
+    return float(np.sqrt(model.likelihood.variance)) * translation.target.scale
+
+
+def summary_text(
+    header: str, components: list[dict[str, Any]], noise: float | None, effects: list[dict[str, Any]], unit: str | None
+) -> str:
+    """Lines to print: the header, a line a component, the noise, and the slopes of covariates."""
+    of = "" if unit is None else f" {unit}"
+    width = max(len(name) for name in ["noise", *(part["name"] for part in components)])
+    lines = [header]
+    for part in components:
+        space = ", ".join(f"{name} {length:.3g} {length_unit}" for name, (length, length_unit) in part["space"].items())
+        words = [f"sd {part['sd']:.3g}{of}", part["time"], space, f"({part['kernel']})"]
+        lines.append(f"  {part['name']:<{width}}  {'; '.join(word for word in words if word)}")
+    if noise is not None:
+        lines.append(f"  {'noise':<{width}}  sd {noise:.3g}{of}")
+    lines += [
+        f"  effect of {effect['covariate']}: {effect['slope']:.4g} +- {effect['sd']:.2g}{of} per unit"
+        for effect in effects
+    ]
+    return "\n".join(lines)
+
+
+def _mean_variance(component: Separable, places: Float[AnyArray, "place dim"]) -> float:
+    in_time = float(np.asarray(component.time.variances(np.zeros((1, 1))))[0])
+    return float(component.variance) * in_time * float(np.mean(np.asarray(component.space.variances(places))))
+
+
+def _inner(kernel: Kernel) -> Kernel:
+    """What is inside wrappers that change no length scale."""
+    while isinstance(kernel, Columns | Scaled | OnSphere):
+        kernel = kernel.kernel
+    return kernel
+
+
+def _name(kernel: Kernel) -> str:
+    return type(_inner(kernel)).__name__
+
+
+def _lengths(kernel: Kernel, scaling: Scaling) -> dict[str, tuple[float, str]]:
+    """Length scales by dimension, where the kernel has them for all of space."""
+    lengthscale = getattr(_inner(kernel), "lengthscale", None)
+    if lengthscale is None or np.shape(lengthscale) not in ((), (len(scaling.dimensions),)):
+        return {}
+    return scaling.lengths(np.asarray(lengthscale))
+
+
+def _time_scale(kernel: Kernel, unit: str) -> str:
+    inner = _inner(kernel)
+    if isinstance(inner, Periodic):
+        return f"period {float(inner.period):.4g} {unit}"
+    lengthscale = getattr(inner, "lengthscale", None)
+    return "" if lengthscale is None else f"time {float(lengthscale):.3g} {unit}"
