@@ -87,11 +87,12 @@ def _draw_start(chain: Chain, parts: list[_Part], num: int, rng: np.random.Gener
     """State of each component as [latent, pseudo * draw]."""
     if chain.start is None:
         return [
-            square_root(part.initial) @ rng.standard_normal((len(part.readout), part.num_pseudo * num)) for part in parts
+            square_root(part.initial) @ rng.standard_normal((len(part.readout), part.num_pseudo * num))
+            for part in parts
         ]
-    whole = np.asarray(chain.start.mean)[:, None] + square_root(np.asarray(chain.start.covariance)) @ rng.standard_normal(
-        (chain.num_state, num)
-    )
+    whole = np.asarray(chain.start.mean)[:, None] + square_root(
+        np.asarray(chain.start.covariance)
+    ) @ rng.standard_normal((chain.num_state, num))
     sizes = [len(part.readout) * part.num_pseudo for part in parts]
     blocks = np.split(whole, np.cumsum(sizes)[:-1])
     return [block.reshape(len(part.readout), part.num_pseudo * num) for block, part in zip(blocks, parts, strict=True)]
@@ -114,7 +115,10 @@ def covariance_with_sums(
 
 
 def _collect(
-    parts: list[_Part], walks: list[Iterator[tuple[int, np.ndarray]]], seen: tuple[Seen, ...], outputs: tuple[np.ndarray, ...]
+    parts: list[_Part],
+    walks: list[Iterator[tuple[int, np.ndarray]]],
+    seen: tuple[Seen, ...],
+    outputs: tuple[np.ndarray, ...],
 ) -> None:
     for part, walk in zip(parts, walks, strict=True):
         for time, covariance in walk:
