@@ -40,12 +40,15 @@ SITE_TOLERANCE = 1e-6
 ROUNDING = 1e-13
 MAX_ENGINE_CALLS = 300
 SHORTEST_STEP = 2.0**-20
+# After as many trials in a row whose gain is rounding, sites that would move by less than this have all the digits there are.
+MOST_IDLE = 8
+IDLE_TOLERANCE = 1e-2
 
-# Precisions stay positive: where a log density is not concave, -2 dE/dv may fall below zero, and is replaced by this part of
-# (dE/dm)^2. The mean of q is then still stationary, because the value is found with the precision used; and no site pulls so
-# hard from so far that the digits of the others are lost.
+# Precisions stay positive: where a log density is not concave, -2 dE/dv may fall below zero, and is raised to this part of
+# |dE/dm| / sqrt(v), so that no site pulls from more than a million standard deviations away, at the cost of digits. The
+# mean of q is stationary all the same, because the value is found with the precision used.
 LEAST_PRECISION = 1e-6
-# And by this part of 1 / v at least, for rows that say nothing at all.
+# And to this part of 1 / v at least, for rows that say nothing at all.
 LEAST_PART = 1e-12
 
 # s is what remains of E (value - f)^2 when (value - m)^2 is taken off. Beyond this ratio of the two, too few digits do.
@@ -153,14 +156,16 @@ def search_sites(
             f"the bound at the first sites is {here.bound}; are the scale of the values and the variance of the kernel sensible?"
         )
     bounds = [here.bound]
-    step = 1.0
-    while here.distance > SITE_TOLERANCE and step > SHORTEST_STEP and problem.engine_calls < max_engine_calls:
+    step, num_idle = 1.0, 0
+    while here.distance > SITE_TOLERANCE and num_idle < MOST_IDLE and problem.engine_calls < max_engine_calls:
         try:
             there = problem.evaluate(here.sites.toward(here.target, step))
         except FloatingPointError as error:
             logger.debug("a step of %g failed and is halved: %s", step, error)
             there = None
-        if there is None or not gain(here, there) >= -here.rounding:
+        gained = -np.inf if there is None else gain(here, there)
+        num_idle = num_idle + 1 if abs(gained) <= here.rounding or step < SHORTEST_STEP else 0
+        if there is None or not gained >= -here.rounding:
             step /= 2
             continue
         here = there
@@ -270,7 +275,7 @@ def normaliser_and_gradient(given: tuple[Chain, Float[Array, "place bottleneck"]
 
 def natural_target(terms: RowTerms, mean: Float[np.ndarray, " row"], variance: Float[np.ndarray, " row"]) -> Natural:
     slope = np.asarray(terms.in_mean)
-    least = np.maximum(LEAST_PRECISION * slope**2, LEAST_PART / variance)
+    least = np.maximum(LEAST_PRECISION * np.abs(slope) / np.sqrt(variance), LEAST_PART / variance)
     precision = np.maximum(-2 * np.asarray(terms.in_variance), least)
     return Natural(slope + precision * mean, precision)
 

@@ -6,6 +6,7 @@ fixed together with the moments of q: at the optimum their own change does not m
 """
 
 import functools
+import logging
 from typing import Any
 
 import equinox as eqx
@@ -18,10 +19,11 @@ from weft.arrays import AnyArray, is_concrete
 from weft.data.observations import Observations
 from weft.engines.base import Engine
 from weft.inference.conjugate_vi import Found, extras_of, search_sites
-from weft.inference.sites import Sites
 from weft.likelihoods import Likelihood, RowExtras
 from weft.model import Model
 from weft.state_space.prior import Prior
+
+logger = logging.getLogger("weft")
 
 Leaves = tuple[Any, ...]
 
@@ -36,13 +38,20 @@ class SearchMemory:
         self.found: Found | None = None
         self.engine_calls = 0
 
-    @property
-    def sites(self) -> Sites | None:
-        return None if self.found is None else self.found.sites
-
-    def keep(self, found: Found) -> None:
-        self.found = found
+    def search(self, likelihood: Likelihood, data: Observations, prior: Prior, engine: Engine) -> Found:
+        found = None
+        if self.found is not None:
+            try:
+                found = search_sites(likelihood, data, prior, engine, start=self.found.sites)
+            except FloatingPointError as error:
+                # Sites of a model too far away; the likelihood's own guess is still to be tried.
+                logger.debug("the sites of the last search are no start for this one: %s", error)
+        if found is None:
+            found = search_sites(likelihood, data, prior, engine)
         self.engine_calls += found.engine_calls
+        if found.converged:
+            self.found = found
+        return found
 
 
 class _Search:
@@ -56,9 +65,7 @@ class _Search:
 
     def run(self, leaves: Leaves) -> tuple[Found, Prior, Likelihood]:
         prior, likelihood = jax.tree.unflatten(self.tree, leaves)
-        found = search_sites(likelihood, self.data, prior, self.engine, start=self.memory.sites)
-        self.memory.keep(found)
-        return found, prior, likelihood
+        return self.memory.search(likelihood, self.data, prior, self.engine), prior, likelihood
 
 
 def variational_bound(
