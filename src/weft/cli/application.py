@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""The application: its verbs, and what becomes of errors.
+
+Nothing heavy is imported until a verb runs, so that `weft --help` answers at once.
+"""
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from cyclopts import App, CycloptsError, Group, Parameter
+
+from weft import __version__
+from weft.cli import answering, judging, machine, modelling, projects
+
+__all__ = ["INTERRUPTED", "SUCCESS", "UNEXPECTED", "WRONG_INPUT", "app", "main"]
+
+SUCCESS, UNEXPECTED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+
+app = App(
+    name="weft",
+    help="Gaussian processes for tables of measurements taken at places through time.",
+    help_epilogue=(
+        "Files are csv, parquet, NetCDF or Zarr by their names. "
+        "Exit status: 0 success, 1 a fault of weft, 2 wrong input, 130 interrupted."
+    ),
+    help_format="plaintext",
+    version=__version__,
+    default_parameter=Parameter(negative=()),
+    suppress_keyboard_interrupt=False,
+)
+
+_VERBS = {
+    "Start here": (machine.demo, projects.init, projects.check, projects.run),
+    "Step by step": (
+        modelling.fit,
+        answering.predict,
+        answering.sample,
+        modelling.update,
+        modelling.info,
+        answering.report,
+    ),
+    "Judging": (judging.score, judging.evaluate, judging.compare),
+    "Other": (machine.doctor, machine.reproduce),
+}
+for place, (title, verbs) in enumerate(_VERBS.items()):
+    group = Group(title, sort_key=place)
+    for number, verb in enumerate(verbs):
+        app.command(verb, group=group, sort_key=number)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit status; standard error gets one sentence if it is not 0."""
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            status = app(
+                sys.argv[1:] if arguments is None else list(arguments),
+                exit_on_error=False,
+                print_error=False,
+                result_action="return_value",
+            )
+            sys.stdout.flush()
+        return status if isinstance(status, int) else SUCCESS
+    except CycloptsError as error:
+        return _refuse(" ".join(str(error).split()))
+    except KeyboardInterrupt:
+        print("weft: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has seen enough (`weft info model.weft | head`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return SUCCESS
+    except MemoryError as error:
+        return _refuse(_sentence(error) or "there is not enough memory; use fewer rows or fewer pseudo-points")
+    except Exception as error:
+        if is_for_people(error):
+            return _refuse(_sentence(error))
+        traceback.print_exc()
+        print("weft: the above is a fault of weft, not of your input; please report it", file=sys.stderr)
+        return UNEXPECTED
+
+
+def is_for_people(error: BaseException) -> bool:
+    """Whether the error says in a sentence what was wrong with the input: the system's do, and those weft wrote.
+
+    A ValueError out of a library's depths, or a KeyError that is only a key, tells a user nothing: a fault of ours.
+    """
+    if isinstance(error, OSError):
+        return True
+    if not isinstance(error, ValueError | TypeError | KeyError | ImportError) or " " not in _sentence(error):
+        return False
+    return _innermost_module(error.__traceback__).partition(".")[0] == "weft"
+
+
+def _innermost_module(trace: TracebackType | None) -> str:
+    name = ""
+    while trace is not None:
+        name = str(trace.tb_frame.f_globals.get("__name__", ""))
+        trace = trace.tb_next
+    return name
+
+
+def _sentence(error: BaseException) -> str:
+    # str() of a KeyError is the repr of its text.
+    text = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return " ".join(str(text).split())
+
+
+def _refuse(sentence: str) -> int:
+    print(f"weft: {sentence}", file=sys.stderr)
+    return WRONG_INPUT
+
+
+def _show_warning(message: Warning | str, *rest: Any, **options: Any) -> None:
+    print(f"weft: note: {' '.join(str(message).split())}", file=sys.stderr)

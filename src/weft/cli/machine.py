@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""Verbs that need no table of the user's: demo, reproduce, doctor."""
+
+import pathlib
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from weft.cli.options import AsJson
+from weft.cli.printing import aligned, emit, remark, score_table
+
+__all__ = ["demo", "doctor", "reproduce"]
+
+OutputFolder = Annotated[
+    pathlib.Path, Parameter(name=["--output", "-o"], help="The folder to write to; made if need be.")
+]
+
+
+def demo(*, output: OutputFolder = pathlib.Path("demo-output"), json: AsJson = False) -> None:
+    """Take real temperatures of the Pacific North-West to scores, a map and a report, in a minute or two."""
+    from weft.demo import run_demo
+
+    result = run_demo(output, say=remark)
+    lines = [score_table(result.scores), "", *(f"{what}: {file}" for what, file in result.files.items())]
+    record = {"scores": result.scores, "files": result.files, "seconds": result.seconds}
+    emit(record, "\n".join([*lines, f"in {result.seconds:.0f} s"]), as_json=json)
+
+
+def reproduce(
+    experiment: Annotated[str | None, Parameter(help="Its name.")] = None,
+    *,
+    quick: Annotated[
+        bool, Parameter(help="A small version that only shows that it works.", show_default=False)
+    ] = False,
+    data: Annotated[pathlib.Path | None, Parameter(help="The folder with the data sets.")] = None,
+    download: Annotated[
+        bool, Parameter(help="Fetch what is missing from those who publish it.", show_default=False)
+    ] = False,
+    output: OutputFolder = pathlib.Path("reproduced"),
+    json: AsJson = False,
+) -> None:
+    """Repeat an experiment of the paper; without a name, list them."""
+    import importlib
+    import importlib.util
+
+    if importlib.util.find_spec("weft.experiments") is None:
+        raise ImportError("this installation of weft has no experiments; they are in its repository")
+    experiments: Any = importlib.import_module("weft.experiments")
+    known: dict[str, str] = dict(experiments.EXPERIMENTS)
+    if experiment is None:
+        emit({"experiments": known}, aligned([[name, ""] for name in known]), as_json=json)
+        return
+    if experiment not in known:
+        raise ValueError(f"there is no experiment {experiment!r}; there are {', '.join(known)}")
+    result = experiments.reproduce(experiment, quick=quick, data=data, download=download, output=output, say=remark)
+    emit(result.record, result.text, as_json=json)
+
+
+def doctor(*, json: AsJson = False) -> int:
+    """Say what weft runs on, and try its engines: the first thing to send with a report of a fault."""
+    from weft.cli.health import examine
+
+    record, problems = examine()
+    lines = [[name.replace("_", " "), str(value)] for name, value in record.items() if not isinstance(value, dict)]
+    lines += [
+        [f"{group} {name}", str(value)] for group in ("versions", "engines") for name, value in record[group].items()
+    ]
+    text = "\n".join(
+        [_left(lines), *(f"PROBLEM: {problem}" for problem in problems), *([] if problems else ["all is well"])]
+    )
+    emit(record | {"problems": problems}, text, as_json=json)
+    return 1 if problems else 0
+
+
+def _left(lines: list[list[str]]) -> str:
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MIT
+"""Verbs around a weft.toml: init writes one, check looks before a fit, run does all of it."""
+
+import pathlib
+import time
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from weft.cli.options import AsJson, completed_settings
+from weft.cli.printing import aligned, emit, megabytes, remark
+
+if TYPE_CHECKING:
+    from weft.config import Settings
+    from weft.data.inspect import Survey
+
+__all__ = ["check", "init", "run"]
+
+CONFIG = pathlib.Path("weft.toml")
+
+
+def init(
+    table: Annotated[pathlib.Path, Parameter(help="csv, parquet, NetCDF or Zarr.")],
+    *,
+    output: Annotated[pathlib.Path, Parameter(name=["--output", "-o"], help="The file to write.")] = CONFIG,
+    force: Annotated[bool, Parameter(help="Replace the file if it is there.", show_default=False)] = False,
+    json: AsJson = False,
+) -> None:
+    """Look at a table, say which column is what and why, and write a commented weft.toml."""
+    from weft.config import write_starting_file
+    from weft.data.files import check_output, read_table
+
+    check_output(output)
+    if output.exists() and not force:
+        raise FileExistsError(f"{str(output)!r} is there already; give another name with -o, or --force to replace it")
+    settings, reasons, notes = inferred_settings(table, output, read_table(table))
+    write_starting_file(output, settings, reasons, notes)
+    words = [f"{role}: {reason}" for role, reason in reasons.items()] + list(notes)
+    text = "\n".join([*words, f"wrote {output}; look it over, then `weft check {output}` and `weft run {output}`"])
+    emit({"config": str(output), "reasons": reasons, "notes": list(notes)}, text, as_json=json)
+
+
+def check(
+    target: Annotated[pathlib.Path, Parameter(help="A weft.toml, or a table.")] = CONFIG, *, json: AsJson = False
+) -> None:
+    """Read a config's table and say what is in it, what is odd, and what a fit will take. Fits nothing."""
+    settings = _settings_of(target)
+    record, text = checked(settings)
+    emit(record, text, as_json=json)
+
+
+def run(
+    config: Annotated[pathlib.Path, Parameter(help="A weft.toml.")] = CONFIG,
+    *,
+    resume: Annotated[
+        bool, Parameter(help="Go on from where an interrupted run stopped fitting.", show_default=False)
+    ] = False,
+    json: AsJson = False,
+) -> int:
+    """Check, fit, evaluate, predict and report, as a config says."""
+    from weft.cli.judging import cross_validated, evaluation_text
+    from weft.cli.modelling import INTERRUPTED, checkpoint_of, fit_estimator, fitted_record, read_rows
+    from weft.config import read_settings
+    from weft.data.files import check_output, file_kind, read_table, write_table
+    from weft.estimator.evaluation import joined
+
+    started = time.perf_counter()
+    settings = read_settings(config)
+    folder = pathlib.Path(settings.output.folder)
+    files = {name: folder / getattr(settings.output, name) for name in ("model", "scores", "report")}
+    if settings.predict.table is not None:
+        files["predictions"] = folder / settings.predict.output
+        file_kind(files["predictions"])
+    file_kind(files["scores"])
+    for file in files.values():
+        check_output(file)
+    rows = read_rows(settings)
+    asked = None if settings.predict.table is None else read_table(settings.predict.table)
+    settings = completed_settings(settings, rows)
+    survey_record, survey_text = checked(settings, rows)
+    remark(survey_text)
+    gp = fit_estimator(settings, rows, files["model"], resume=resume, say_notes=False)
+    gp.save(files["model"])
+    if gp.result_.message.startswith("interrupted"):
+        remark(f"weft: interrupted; the best so far is in {files['model']}, and --resume goes on from it")
+        return INTERRUPTED
+    remark(gp.summary())
+    tidy = joined(cross_validated(gp, rows, by, settings.evaluate.folds)[0] for by in settings.evaluate.by)
+    write_table(tidy, files["scores"])
+    if asked is not None:
+        answer = gp.predict(asked, quantiles=settings.predict.quantiles, of=settings.predict.of)
+        write_table(answer, files["predictions"])
+    gp.report(files["report"])
+    checkpoint_of(files["model"]).unlink(missing_ok=True)
+    seconds = time.perf_counter() - started
+    record = {
+        "check": survey_record,
+        "fit": fitted_record(gp),
+        "scores": tidy.to_dict("records"),
+        "files": {name: str(file) for name, file in files.items()},
+        "seconds": seconds,
+    }
+    saved = ", ".join(str(file) for file in files.values())
+    emit(record, f"{evaluation_text(tidy)}\n\nsaved {saved} in {seconds:.0f} s", as_json=json)
+    return 0
+
+
+def inferred_settings(
+    path: pathlib.Path, config: pathlib.Path, rows: Any
+) -> "tuple[Settings, dict[str, str], tuple[str, ...]]":
+    """Settings guessed from a table, the reason for each guess, and what else there is to say."""
+    import os
+
+    from weft.config import DataSettings, EvaluateSettings, ModelSettings, Settings
+    from weft.data.inspect import guess_columns, survey_table
+    from weft.data.tables import as_table
+
+    table = as_table(rows)
+    guesses = guess_columns(table)
+    found: dict[str, Any] = {}
+    reasons: dict[str, str] = {}
+    for role in ("time", "space", "target"):
+        guess = getattr(guesses, role)
+        if guess is None:
+            reasons[role] = f"no column looks like the {role}; choose among {', '.join(table.names)}"
+        else:
+            found[role] = guess.columns if role == "space" else guess.columns[0]
+            reasons[role] = guess.reason
+    notes: tuple[str, ...] = ()
+    model, by = ModelSettings(), ("random",)
+    if len(found) == 3:
+        wanted = [found["time"], *found["space"], found["target"]]
+        survey = survey_table(as_table(rows, wanted), **found)
+        notes = (_shape_words(survey), *survey.notes)
+        if survey.num_places >= 10:
+            by = ("random", "station")
+    if guesses.others:
+        notes = (*notes, f"further columns of numbers that could be covariates: {', '.join(guesses.others)}")
+    data = DataSettings(table=os.path.relpath(path, config.parent), **found)
+    return Settings(data=data, model=model, evaluate=EvaluateSettings(by=by)), reasons, notes
+
+
+def checked(settings: "Settings", rows: Any = None) -> tuple[dict[str, Any], str]:
+    """What a table holds and what fitting it takes, as a record and as text; a table that cannot be fitted raises."""
+    from weft.cli.modelling import read_rows
+    from weft.config import estimator_arguments
+    from weft.data.inspect import survey_table
+    from weft.data.tables import as_table
+    from weft.estimator import SpaceTimeGP, estimate
+
+    rows = read_rows(settings) if rows is None else rows
+    settings = completed_settings(settings, rows)
+    gp = SpaceTimeGP(**estimator_arguments(settings))
+    table = as_table(rows, [gp.time, *gp.space, gp.target])
+    survey = survey_table(table, time=gp.time, space=gp.space, target=gp.target)
+    cost = estimate(gp, rows)
+    lines = [
+        ["rows", f"{survey.num_rows:,}"],
+        ["without a value", f"{survey.num_missing_target:,}"],
+        ["repeating a time and place", f"{survey.num_duplicates:,}"],
+        ["places", f"{survey.num_places:,}"],
+        ["times", f"{survey.num_times:,}"],
+        ["from", survey.first_time],
+        ["to", survey.last_time],
+        ["usual step", survey.step_words],
+        ["gaps in time", f"{survey.num_gaps:,}"],
+        ["present of places x times", f"{survey.share_present:.1%}"],
+        [f"lowest {gp.target}", f"{survey.target_lowest:g}"],
+        [f"highest {gp.target}", f"{survey.target_highest:g}"],
+        ["memory to fit, about", megabytes(cost.memory_bytes)],
+        ["time to fit, about", _duration(cost.fit_seconds)],
+    ]
+    text = "\n".join([aligned(lines), *(f"note: {note}" for note in survey.notes)])
+    record = survey.to_json() | {"memory_bytes": cost.memory_bytes, "fit_seconds": cost.fit_seconds}
+    return record, text
+
+
+def _settings_of(target: pathlib.Path) -> "Settings":
+    from weft.config import DataSettings, Settings, read_settings
+
+    if target.suffix == ".toml" or not target.suffix:
+        return read_settings(target)
+    return Settings(data=DataSettings(table=str(target)))
+
+
+def _shape_words(survey: "Survey") -> str:
+    wide = "" if survey.width_km is None else f" across {survey.width_km:,.0f} km"
+    return (
+        f"{survey.num_rows:,} rows at {survey.num_places:,} places{wide} and {survey.num_times:,} times "
+        f"(usual step {survey.step_words}), {survey.first_time} to {survey.last_time}"
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
