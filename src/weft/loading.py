@@ -3,20 +3,28 @@
 
 import pathlib
 
+import jax
+
 from weft.data.archive import read_archive, refuse
+from weft.estimator import SpaceTimeGP
+from weft.estimator import storage as estimator_storage
 from weft.inference import storage
 from weft.inference.posterior import Posterior
 
 
-def load(path: str | pathlib.Path) -> Posterior:
-    """What `save` wrote to `path`. Reading runs no code of the file's."""
+def load(path: str | pathlib.Path) -> Posterior | SpaceTimeGP:
+    """What `save` wrote to `path`, a posterior or an estimator. Reading runs no code of the file's."""
     path = pathlib.Path(path)
     kind, content, arrays = read_archive(path)
-    if kind != storage.KIND:
-        refuse(path, f"it holds a {kind!r}, which this weft does not know")
     try:
-        return Posterior(**storage.from_plain_parts(content, arrays))
+        if kind == storage.KIND:
+            return Posterior(**storage.from_plain_parts(content, arrays))
+        if kind == estimator_storage.KIND:
+            # An estimator needs no setting of JAX's, so loading it needs none either.
+            with jax.enable_x64(True):
+                return SpaceTimeGP.from_stored(estimator_storage.from_plain_estimator(content, arrays))
     except ValueError as error:
         if "float64 is off" in str(error):
             raise
         refuse(path, str(error))
+    refuse(path, f"it holds a {kind!r}, which this weft does not know")

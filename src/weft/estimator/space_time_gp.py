@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: MIT
 """`SpaceTimeGP`: a space-time Gaussian process for people with a table."""
 
+import importlib
 import inspect
 import logging
 import os
+import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
 import numpy as np
 
+from weft.data.archive import write_archive
 from weft.data.tables import GridTable, Table
 from weft.estimator.answers import answer_columns, as_answer, check_of, stack_draws
 from weft.estimator.columns import EXTRAS, Roles, make_roles, read_measurements
@@ -16,6 +19,7 @@ from weft.estimator.evaluation import MODEL, summaries_of
 from weft.estimator.fitted import Fitted
 from weft.estimator.learning import Settings, learn
 from weft.estimator.precision import in_float64
+from weft.estimator.storage import KIND, Stored, to_plain_estimator
 from weft.estimator.validation import cross_validate
 
 __all__ = ["SpaceTimeGP"]
@@ -253,6 +257,32 @@ class SpaceTimeGP:
         """What was learned, in kilometres, time units and units of the target; print it."""
         return self._learned().summary(self.units)
 
+    @in_float64
+    def save(self, path: str | os.PathLike, *, rows: bool = True) -> None:
+        """Write the estimator with all it learned to one file, whole or not at all; `weft.load` reads it.
+
+        Without `rows` the file is smaller and holds no measurement: it predicts the same, but has no baselines to score
+        beside, and cannot take in rows at new places of an exact model.
+        """
+        arrays: list[np.ndarray] = []
+        stored = Stored(self.get_params(), self._learned(), self.result_, self.binning_)
+        write_archive(pathlib.Path(path), KIND, to_plain_estimator(stored, arrays, with_rows=rows), arrays)
+
+    @classmethod
+    def from_stored(cls, stored: Stored) -> "SpaceTimeGP":
+        """The estimator that was stored."""
+        made = cls(**stored.arguments)
+        made.result_ = stored.result
+        made.binning_ = stored.binning
+        made._keep(stored.fitted)
+        return made
+
+    def report(self, path: str | os.PathLike, **options: Any) -> None:
+        """Write one self-contained HTML page about the model; options are those of `weft.report.write_report`."""
+        self._learned()
+        # By name: the page is made by a layer above this one.
+        importlib.import_module("weft.report").write_report(self, path, **options)
+
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in _arguments()}
         changed = [f"{name}={value!r}" for name, value in given.items() if value is not _arguments()[name].default]
@@ -281,9 +311,9 @@ class SpaceTimeGP:
         self.posterior_ = fitted.posterior
         self.model_ = fitted.model
         self.component_names_ = fitted.names
-        self.clock_ = fitted.translation.clock
-        self.scaling_ = fitted.translation.scaling
-        self.target_scaling_ = fitted.translation.target
+        self.roles_ = fitted.roles
+        self.translation_ = fitted.translation
+        self.target_sd_ = fitted.target_sd
         self.num_rows_ = fitted.num_rows
         self.num_missing_ = fitted.num_missing
 

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: MIT
+"""Fitted estimators as plain data, and back: their arguments, units and posterior in one archive."""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.data.clock import Binning
+from weft.estimator.columns import Roles
+from weft.estimator.fitted import Fitted
+from weft.estimator.translation import Translation
+from weft.inference import storage
+from weft.inference.plain import from_plain, to_plain
+from weft.inference.posterior import Posterior
+from weft.model import Model
+from weft.training.fitting import FitResult
+from weft.training.progress import Iteration
+
+__all__ = ["KIND", "Stored", "from_plain_estimator", "to_plain_estimator"]
+
+KIND = "estimator"
+
+
+class Stored(NamedTuple):
+    """What an estimator is made of: the arguments it was given, and what it learned."""
+
+    arguments: dict[str, Any]
+    fitted: Fitted
+    result: FitResult
+    binning: Binning | None
+
+
+def to_plain_estimator(stored: Stored, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+    """JSON of an estimator; its arrays are appended to `arrays`."""
+    fitted = stored.fitted
+    return {
+        "arguments": {name: to_plain(_as_tuples(value), arrays) for name, value in stored.arguments.items()},
+        "roles": dataclasses.asdict(fitted.roles),
+        "translation": fitted.translation.to_json(),
+        "names": list(fitted.names),
+        "converged": fitted.converged,
+        "target_sd": fitted.target_sd,
+        "num_rows": fitted.num_rows,
+        "num_missing": fitted.num_missing,
+        "binning": None if stored.binning is None else dataclasses.asdict(stored.binning),
+        "result": _plain_result(stored.result, arrays),
+        "posterior": storage.to_plain_parts(fitted.posterior.parts(), arrays, with_rows=with_rows),
+    }
+
+
+def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Stored:
+    """What `to_plain_estimator` was given; ValueError where it is not there. Needs float64."""
+    try:
+        posterior = Posterior(**storage.from_plain_parts(plain["posterior"], arrays))
+        roles = plain["roles"]
+        fitted = Fitted(
+            roles=Roles(
+                str(roles["time"]),
+                tuple(roles["space"]),
+                str(roles["target"]),
+                tuple(roles["covariates"]),
+                dict(roles["extras"]),
+            ),
+            translation=Translation.from_json(plain["translation"]),
+            names=tuple(plain["names"]),
+            posterior=posterior,
+            converged=bool(plain["converged"]),
+            target_sd=float(plain["target_sd"]),
+            num_rows=int(plain["num_rows"]),
+            num_missing=int(plain["num_missing"]),
+        )
+        return Stored(
+            arguments={name: from_plain(value, arrays) for name, value in plain["arguments"].items()},
+            fitted=fitted,
+            result=_read_result(plain["result"], posterior.model, arrays),
+            binning=None if plain["binning"] is None else Binning(**plain["binning"]),
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"a part of the estimator is missing or of the wrong kind ({error})") from error
+
+
+def _as_tuples(value: Any) -> Any:
+    """Lists as tuples, NumPy's numbers as Python's: what an argument may be without meaning anything else."""
+    if isinstance(value, list | tuple):
+        return tuple(_as_tuples(item) for item in value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _plain_result(result: FitResult, arrays: list[np.ndarray]) -> dict[str, Any]:
+    """Every field of the result but the model, which is the posterior's."""
+    plain = {field.name: getattr(result, field.name) for field in dataclasses.fields(result) if field.name != "model"}
+    return plain | {
+        "history": [list(step) for step in result.history],
+        "starts": list(result.starts),
+        "parameters": {name: to_plain(value, arrays) for name, value in result.parameters.items()},
+    }
+
+
+def _read_result(plain: dict[str, Any], model: Model, arrays: list[np.ndarray]) -> FitResult:
+    special = {
+        "history": tuple(Iteration(*step) for step in plain["history"]),
+        "starts": tuple(float(start) for start in plain["starts"]),
+        "parameters": {name: from_plain(value, arrays) for name, value in plain["parameters"].items()},
+    }
+    return FitResult(**{**plain, **special, "model": model})
