@@ -15,6 +15,9 @@ from weft.state_space.chain import Chain, ComponentChain
 from weft.state_space.features import Basis, Features, features_at_pseudo_points, make_bases, make_features
 
 
+PLACES_AT_ONCE = 1 << 14
+
+
 class TimeGrid(eqx.Module):
     """Sorted times by their distinct steps; number 0 is always the step of length zero that leads to the first time."""
 
@@ -167,11 +170,19 @@ def signal_variance(
 
 
 def features_at(model: Model, bases: tuple[Basis, ...], places: Float[np.ndarray, "place dim"]) -> Features:
-    """Features of any `places`; compiled once for many numbers of them, by padding."""
-    count = len(places)
-    padded = np.pad(places, ((0, next_power_of_two(count) - count), (0, 0)), mode="edge")
-    features = _features_at(model, bases, padded)
-    return Features(np.asarray(features.weights)[:count], np.asarray(features.unexplained)[:count])
+    """Features of any `places`; piece by piece, so that little more is held than the answer, and padded, so that pieces of
+    many sizes share one compilation.
+    """
+    weights = np.empty((len(places), sum(num_pseudo(model.components, bases, places))))
+    unexplained = np.empty((len(places), len(model.components)))
+    for first in range(0, len(places), PLACES_AT_ONCE):
+        piece = places[first : first + PLACES_AT_ONCE]
+        padded = np.pad(piece, ((0, next_power_of_two(len(piece)) - len(piece)), (0, 0)), mode="edge")
+        features = _features_at(model, bases, padded)
+        mine = slice(first, first + len(piece))
+        weights[mine] = np.asarray(features.weights)[: len(piece)]
+        unexplained[mine] = np.asarray(features.unexplained)[: len(piece)]
+    return Features(weights, unexplained)
 
 
 @eqx.filter_jit
