@@ -31,49 +31,57 @@ class Kernels(NamedTuple):
 
     forward: Callable[..., tuple[float, int]]
     backward: Callable[..., None]
-    draws_forward: Callable[..., int]
-    draws_backward: Callable[..., None]
 
 
-_lock = threading.Lock()
+class DrawKernels(NamedTuple):
+    """The compiled sweeps of many draws."""
+
+    forward: Callable[..., int]
+    backward: Callable[..., None]
+
+
+SPAN, FLAG, VECTOR, PLACES = numba.int64, numba.boolean, numba.float64[::1], numba.int64[::1]
+
+_lock = threading.RLock()
 
 
 def kernels() -> Kernels:
     """The kernels, loaded or compiled at the first call in a process."""
     with _lock:
-        return _load()
+        return _kernels()
+
+
+def draw_kernels() -> DrawKernels:
+    """The same for many draws, which most processes never need."""
+    with _lock:
+        return _draw_kernels()
 
 
 @functools.cache
-def _load() -> Kernels:
-    notice = threading.Timer(SECONDS_BEFORE_NOTICE, _say_compiling)
-    notice.daemon = True
-    notice.start()
-    try:
-        with _cache_directory() as cache:
-            common = (numba.typeof(ROUTINES), *(_type_of(kind) for kind in (Structure, Sweep, Observed, Work)))
-            span, boolean, vector, kept, asked = (
-                numba.int64,
-                numba.boolean,
-                numba.float64[::1],
-                _type_of(Kept),
-                _type_of(Asked),
-            )
-            places, kept_draws = numba.int64[::1], _type_of(KeptDraws)
-            arguments = {
-                run_forward: (span, span, boolean, span, kept, vector, vector, boolean, asked),
-                run_backward: (span, span, span, kept, vector, vector, _type_of(Gradient), boolean, asked),
-                run_draws_forward: (span, span, boolean, span, kept_draws, vector, span, vector, vector, vector),
-                run_draws_backward: (span, span, span, kept_draws, span, vector, vector, places, vector, vector),
-            }
-            return Kernels(*(_compile(kernel, common + own, cache) for kernel, own in arguments.items()))
-    finally:
-        notice.cancel()
+def _kernels() -> Kernels:
+    kept, asked = _type_of(Kept), _type_of(Asked)
+    with _loading():
+        return Kernels(
+            _compile(run_forward, SPAN, SPAN, FLAG, SPAN, kept, VECTOR, VECTOR, FLAG, asked),
+            _compile(run_backward, SPAN, SPAN, SPAN, kept, VECTOR, VECTOR, _type_of(Gradient), FLAG, asked),
+        )
 
 
-def _compile(function: Callable, signature: tuple, cache: bool) -> Callable:
-    dispatcher = numba.njit(cache=cache, **OPTIONS)(function)
-    dispatcher.compile(signature)
+@functools.cache
+def _draw_kernels() -> DrawKernels:
+    kept = _type_of(KeptDraws)
+    with _loading():
+        return DrawKernels(
+            _compile(run_draws_forward, SPAN, SPAN, FLAG, SPAN, kept, VECTOR, SPAN, VECTOR, VECTOR, VECTOR),
+            _compile(run_draws_backward, SPAN, SPAN, SPAN, kept, SPAN, VECTOR, VECTOR, PLACES, VECTOR, VECTOR),
+        )
+
+
+def _compile(function: Callable, *own: Any) -> Callable:
+    """`function` compiled for the arguments all kernels share, then its own."""
+    shared = (numba.typeof(ROUTINES), *(_type_of(kind) for kind in (Structure, Sweep, Observed, Work)))
+    dispatcher: Any = numba.njit(cache=bool(numba.config.CACHE_DIR), **OPTIONS)(function)
+    dispatcher.compile((*shared, *own))
     # A call with other types is a mistake here, not a wish for half a minute of compiling.
     dispatcher.disable_compile()
     return dispatcher
@@ -109,19 +117,27 @@ def source_digest() -> str:
     return hashlib.sha256(b"".join(sources)).hexdigest()[:16]
 
 
-@contextlib.contextmanager
-def _cache_directory() -> Iterator[bool]:
-    """Point numba at a folder that the user can write, and back again; whether there is one."""
-    before = numba.config.CACHE_DIR
-    root = pathlib.Path(before or platformdirs.user_cache_path("weft"))
+def cache_folder() -> pathlib.Path | None:
+    """A folder for compiled kernels that can be written: under NUMBA_CACHE_DIR if set, else the user's cache; None if neither can."""
+    root = pathlib.Path(numba.config.CACHE_DIR or platformdirs.user_cache_path("weft"))
     folder = root / f"kernels-{source_digest()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        writable = os.access(folder, os.W_OK)
     except OSError:
-        writable = False
-    numba.config.CACHE_DIR = str(folder) if writable else before
+        return None
+    return folder if os.access(folder, os.W_OK) else None
+
+
+@contextlib.contextmanager
+def _loading() -> Iterator[None]:
+    """Point numba at the cache folder meanwhile, and say so if it takes as long as only compiling does."""
+    notice = threading.Timer(SECONDS_BEFORE_NOTICE, _say_compiling)
+    notice.daemon = True
+    before, folder = numba.config.CACHE_DIR, cache_folder()
+    numba.config.CACHE_DIR = "" if folder is None else str(folder)
+    notice.start()
     try:
-        yield writable
+        yield
     finally:
+        notice.cancel()
         numba.config.CACHE_DIR = before

@@ -6,9 +6,10 @@ from jaxtyping import Float
 
 from weft.data.layout import Layout
 from weft.engines.cpu.blas import ROUTINES
-from weft.engines.cpu.compiled import kernels
+from weft.engines.cpu.compiled import draw_kernels
 from weft.engines.cpu.draws import KeptDraws
 from weft.engines.cpu.filter import Asked
+from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.problem import Problem, forward_sweep
 from weft.engines.cpu.sweeps import (
     MEMORY_BUDGET,
@@ -56,13 +57,15 @@ def _means_of(
         innovation=np.empty(steps * rank * draws),
         rank=np.empty(steps, dtype=np.int64),
     )
+    brake = Brake()
     common = (ROUTINES, problem.structure, sweep, problem.observed, work)
     flops = (1 + draws / size) * flops_per_step(problem.layout.counts, size, bottleneck)
     flops = np.concatenate([[0.0], np.cumsum(flops)])
 
     def forward(first: int, last: int, keep: bool, mean: np.ndarray, covariance: np.ndarray) -> None:
         for begin, end in slices(flops, first, last):
-            broken = kernels().draws_forward(
+            brake.check()
+            broken = draw_kernels().forward(
                 *common, begin, end, keep, first, kept, values.reshape(-1), draws, mean, covariance, scratch
             )
             if broken >= 0:
@@ -82,7 +85,8 @@ def _means_of(
         if last < count:
             forward(first, last, True, mean, covariance)
         for begin, end in reversed(slices(flops, first, last)):
-            kernels().draws_backward(
+            brake.check()
+            draw_kernels().backward(
                 *common, begin, end, first, kept, draws, pulled, scratch, asked.place, asked.weights, answers
             )
     return answers.reshape(-1, draws)

@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, is_concrete, require_float64
 from weft.engines.cpu import series
+from weft.engines.cpu.interrupts import interrupt_again, watch_for_interrupts
 from weft.engines.cpu.problem import make_problem
 from weft.engines.cpu.threads import available_threads
 from weft.state_space.chain import Chain, Rows
@@ -63,6 +64,7 @@ def _call_back(
     Floats cross over as pairs of 32-bit words. JAX makes the call on a thread of its own, where double precision is off
     if the caller has it on for a while only (`jax.enable_x64`), and would round every number to single precision.
     """
+    watch_for_interrupts()
     floats = tuple(_differentiable(leaves))
     words = [jax.lax.bitcast_convert_type(leaf, np.uint32) if k in floats else leaf for k, leaf in enumerate(leaves)]
     results = jax.pure_callback(
@@ -80,7 +82,12 @@ def _on_words(
     leaves = [np.ascontiguousarray(leaf) for leaf in words]
     for number in floats:
         leaves[number] = leaves[number].view(np.float64)[..., 0]
-    return tuple(np.asarray(result, order="C")[..., None].view(np.uint32) for result in function(form, *leaves))
+    try:
+        results = function(form, *leaves)
+    except KeyboardInterrupt:
+        interrupt_again()
+        raise
+    return tuple(np.asarray(result, order="C")[..., None].view(np.uint32) for result in results)
 
 
 def _value(form: Form, *leaves: Any) -> tuple[Float[np.ndarray, ""]]:

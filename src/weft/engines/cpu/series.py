@@ -8,7 +8,6 @@ that surface the two formulas are different functions.
 """
 
 import contextlib
-import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from weft.data.layout import Layout
 from weft.engines.cpu.adjoint import Gradient
 from weft.engines.cpu.ends import Meeting, Side, meet, well_conditioned
 from weft.engines.cpu.filter import Asked
+from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.problem import Component, Problem, forward_sweep, make_asked, reverse_sweep
 from weft.engines.cpu.sweeps import FLOPS_PER_SECOND, MEMORY_BUDGET, Filter, flops_per_step
 from weft.engines.cpu.threads import run_both, single_blas_thread
@@ -73,7 +73,7 @@ def split_point(problem: Problem, threads: int) -> int | None:
 
 
 def make_end(
-    problem: Problem, split: int, turned_around: bool, queries: Layout | None, asked: Asked, stop: threading.Event
+    problem: Problem, split: int, turned_around: bool, queries: Layout | None, asked: Asked, brake: Brake
 ) -> End:
     """The end before `split`, or the one after it, ready to run."""
     if turned_around:
@@ -93,14 +93,14 @@ def make_end(
         np.zeros_like(observed.precision),
     )
     adjoint = Side(np.zeros(problem.size), np.zeros((problem.size, problem.size)))
-    return End(Filter(problem, sweep, mean, covariance, asked, stop, times), turned_around, adjoint, gradient)
+    return End(Filter(problem, sweep, mean, covariance, asked, brake, times), turned_around, adjoint, gradient)
 
 
-def run_ends(ends: list[End], work: Callable[[End], None], stop: threading.Event) -> None:
+def run_ends(ends: list[End], work: Callable[[End], None], brake: Brake) -> None:
     if len(ends) == 1:
         work(ends[0])
     else:
-        run_both(lambda: work(ends[0]), lambda: work(ends[1]), stop)
+        run_both(lambda: work(ends[0]), lambda: work(ends[1]), brake)
 
 
 def blas_held(problem: Problem, num_ends: int, threads: int) -> contextlib.AbstractContextManager:
@@ -111,14 +111,14 @@ def blas_held(problem: Problem, num_ends: int, threads: int) -> contextlib.Abstr
 
 def filter_ends(
     problem: Problem, threads: int, work: Callable[[End], None], queries: Layout | None, asked: Asked
-) -> tuple[list[End], Meeting | None, float, threading.Event]:
+) -> tuple[list[End], Meeting | None, float, Brake]:
     """Run `work` forward from both ends if possible, else from the start: the ends, where they met, the log normaliser."""
-    stop = threading.Event()
+    brake = Brake()
     split = split_point(problem, threads)
     if split is not None:
-        ends = [make_end(problem, split, turned, queries, asked, stop) for turned in (False, True)]
+        ends = [make_end(problem, split, turned, queries, asked, brake) for turned in (False, True)]
         with blas_held(problem, 2, threads):
-            run_ends(ends, work, stop)
+            run_ends(ends, work, brake)
         square = (problem.size, problem.size)
         meeting = meet(
             *(Side(end.filter.mean, end.filter.covariance.reshape(square)) for end in ends),
@@ -126,11 +126,11 @@ def filter_ends(
             [part.num_pseudo for part in problem.components],
         )
         if meeting is not None:
-            return ends, meeting, meeting.log_factor + sum(end.filter.log_normaliser for end in ends), stop
-    ends = [make_end(problem, problem.num_times, False, queries, asked, stop)]
+            return ends, meeting, meeting.log_factor + sum(end.filter.log_normaliser for end in ends), brake
+    ends = [make_end(problem, problem.num_times, False, queries, asked, brake)]
     with blas_held(problem, 1, threads):
-        run_ends(ends, work, stop)
-    return ends, None, ends[0].filter.log_normaliser, stop
+        run_ends(ends, work, brake)
+    return ends, None, ends[0].filter.log_normaliser, brake
 
 
 def log_normaliser(problem: Problem, threads: int) -> float:
@@ -150,26 +150,26 @@ def there_and_back(
     def backward(end: End) -> None:
         end.filter.run_back(end.adjoint.vector, end.adjoint.matrix.reshape(-1), end.gradient, queries is not None)
 
-    ends, meeting, total, stop = filter_ends(problem, threads, forward, queries, asked)
+    ends, meeting, total, brake = filter_ends(problem, threads, forward, queries, asked)
     if meeting is not None:
         for end, side in zip(ends, (meeting.left, meeting.right), strict=True):
             end.adjoint.vector[:] = side.vector
             end.adjoint.matrix[:] = side.matrix
     with blas_held(problem, len(ends), threads):
-        run_ends(ends, backward, stop)
+        run_ends(ends, backward, brake)
     return ends, meeting, total
 
 
 def filter_answers(problem: Problem, queries: Layout, asked: Asked) -> None:
     """Answer the queries by what was seen up to each."""
-    end = make_end(problem, problem.num_times, False, queries, asked, threading.Event())
+    end = make_end(problem, problem.num_times, False, queries, asked, Brake())
     with single_blas_thread():
         end.filter.run(answer=True)
 
 
 def last_state(problem: Problem) -> tuple[Side, float]:
     """The state at the last time given everything, and the log normaliser."""
-    end = make_end(problem, problem.num_times, False, None, make_asked(problem, None), threading.Event())
+    end = make_end(problem, problem.num_times, False, None, make_asked(problem, None), Brake())
     with single_blas_thread():
         end.filter.run()
     square = (problem.size, problem.size)

@@ -2,7 +2,6 @@
 """Forward and backward sweeps over a series, or a half of it, in bounded memory and in slices that can be interrupted."""
 
 import itertools
-import threading
 
 import numpy as np
 
@@ -11,8 +10,8 @@ from weft.engines.cpu.blas import ROUTINES
 from weft.engines.cpu.blocks import Structure
 from weft.engines.cpu.compiled import kernels
 from weft.engines.cpu.filter import Asked, Kept, Sweep, Work
+from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.problem import FilterFailure, Problem
-from weft.engines.cpu.threads import Stopped
 from weft.engines.cpu.triangular import BLOCK
 
 # Memory for kept steps of a whole series; a longer series is filtered twice instead (its segments again on the way back).
@@ -114,10 +113,10 @@ class Filter:
         mean: np.ndarray,
         covariance: np.ndarray,
         asked: Asked,
-        stop: threading.Event,
+        brake: Brake,
         times: np.ndarray,
     ):
-        self.problem, self.sweep, self.asked, self.stop, self.times = problem, sweep, asked, stop, times
+        self.problem, self.sweep, self.asked, self.brake, self.times = problem, sweep, asked, brake, times
         self.mean, self.covariance = mean.copy(), covariance.copy()
         self.start_mean, self.start_covariance = mean, covariance
         self.work = make_work(problem.structure)
@@ -132,8 +131,7 @@ class Filter:
     def _forward(self, first: int, last: int, keep: bool, base: int, answer: bool) -> float:
         total = 0.0
         for begin, end in slices(self._flops, first, last):
-            if self.stop.is_set():
-                raise Stopped
+            self.brake.check()
             share, broken = kernels().forward(
                 ROUTINES,
                 self.problem.structure,
@@ -183,8 +181,7 @@ class Filter:
                 self.mean, self.covariance = mean, covariance
                 self._forward(first, last, True, first, False)
             for begin, end in reversed(slices(self._flops, first, last)):
-                if self.stop.is_set():
-                    raise Stopped
+                self.brake.check()
                 kernels().backward(
                     ROUTINES,
                     self.problem.structure,

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 
 import threadpoolctl
 
+from weft.engines.cpu.interrupts import Brake, Stopped
+
 
 def available_threads(threads: int | None) -> int:
     """`threads`, or by default two where this process may use two processors: a series has two ends."""
@@ -73,12 +75,8 @@ def single_blas_thread() -> Iterator[None]:
         pin.release()
 
 
-class Stopped(Exception):
-    """Raised in a piece of work whose companion has failed or was interrupted."""
-
-
-def run_both(first: Callable[[], None], second: Callable[[], None], stop: threading.Event) -> None:
-    """Run two pieces of work at once, `first` on this thread; both watch `stop`. The first real failure is raised."""
+def run_both(first: Callable[[], None], second: Callable[[], None], brake: Brake) -> None:
+    """Run two pieces of work at once, `first` on this thread; both look at `brake`. The first real failure is raised."""
     failures: list[BaseException] = []
 
     def guarded() -> None:
@@ -86,7 +84,7 @@ def run_both(first: Callable[[], None], second: Callable[[], None], stop: thread
             second()
         except BaseException as failure:
             failures.append(failure)
-            stop.set()
+            brake.stop()
 
     companion = threading.Thread(target=guarded, name="weft-other-end", daemon=True)
     companion.start()
@@ -94,7 +92,7 @@ def run_both(first: Callable[[], None], second: Callable[[], None], stop: thread
         first()
         companion.join()
     except BaseException as failure:
-        stop.set()
+        brake.stop()
         companion.join()
         if not isinstance(failure, Stopped):
             raise
