@@ -11,11 +11,16 @@ from weft.engines.base import Engine
 NAMES = ("auto", "cpu", "scan", "parallel")
 
 
-def choose_engine(name: str) -> Engine:
-    """The engine called `name`; "auto" is `cpu` where JAX runs on a CPU and `scan` on an accelerator."""
+def engine_name(name: str) -> str:
+    """What `name` means here: "auto" is `cpu` where JAX runs on a CPU and `scan` on an accelerator."""
     if name not in NAMES:
         raise ValueError(f"engine must be one of {', '.join(map(repr, NAMES))}; it is {name!r}")
     if name == "auto":
-        name = "cpu" if jax.default_backend() == "cpu" else "scan"
+        return "cpu" if jax.default_backend() == "cpu" else "scan"
+    return name
+
+
+def choose_engine(name: str) -> Engine:
+    """The engine called `name`; see `engine_name` for "auto"."""
     # An engine is a module with the functions of the protocol.
-    return cast(Engine, importlib.import_module(f"weft.engines.{name}"))
+    return cast(Engine, importlib.import_module(f"weft.engines.{engine_name(name)}"))

@@ -21,9 +21,13 @@ from jaxtyping import Array, Float
 from weft.arrays import require_float64
 from weft.data.atomic import check_output
 from weft.data.observations import Observations
+from weft.engines.choose import engine_name
 from weft.inference.evidence import log_evidence
+from weft.inference.variational import SearchMemory
+from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.checkpoint import Checkpoint, Finished, fingerprint_of, read_checkpoint, write_checkpoint
+from weft.training.estimate import refuse_too_large, shape_of
 from weft.training.maximise import Ascent, Evaluation, Step, maximise
 from weft.training.parameters import (
     Bound,
@@ -53,7 +57,7 @@ class FitResult:
 
     `log_evidence` is that of `model`; `objective` has the priors' log densities added. `history` has one entry an
     iteration. `starts` has the objective each start reached, the first being the model's own. `parameters` are what was
-    learned.
+    learned. `num_engine_calls` counts this run's; a likelihood that is not Gaussian takes several an evaluation.
     """
 
     model: Model
@@ -64,6 +68,7 @@ class FitResult:
     history: tuple[Iteration, ...]
     starts: tuple[float, ...]
     num_evaluations: int
+    num_engine_calls: int
     seconds: float
     parameters: dict[str, np.ndarray]
 
@@ -123,6 +128,7 @@ def fit(
         model, frozen=frozen, bounds=bounds, named=tuple(priors or ()), learn_pseudo_points=learn_pseudo_points
     )
     terms = prior_terms(priors or {}, space, model)
+    refuse_too_large(shape_of(model, data), engine_name(engine))
     run = _Run(
         objective=_Objective(space, model, data, terms, power, engine),
         space=space,
@@ -156,7 +162,7 @@ def _moved(origin: Float[np.ndarray, " free"], seed: int, number: int) -> Float[
 
 
 class _Objective:
-    """Log evidence plus log priors as a function of the free numbers; each evaluation is one call of the engine.
+    """Log evidence plus log priors as a function of the free numbers; of a Gaussian likelihood by one call of the engine.
 
     A small problem is compiled as a whole, because the time to trace it would exceed the engine's. A large one is not:
     the engine then runs on the caller's own thread, where Ctrl-C reaches it and its errors keep their names.
@@ -171,14 +177,23 @@ class _Objective:
         power: float,
         engine: str,
     ):
+        # The search for the sites of a likelihood that is not Gaussian starts where the last one ended.
+        self.memory = None if isinstance(model.likelihood, Gaussian) else SearchMemory()
         self.arguments = (space, model, data, terms, power, engine)
         num_pseudo = sum(len(points) for points in model.pseudo_points_of(data.places))
-        self.is_compiled = num_pseudo**2 * (num_pseudo * len(data.times) + data.num_rows) < LARGE
+        work = num_pseudo**2 * (num_pseudo * len(data.times) + data.num_rows)
+        self.is_compiled = self.memory is None and work < LARGE
+        self.num_calls = 0
+
+    @property
+    def num_engine_calls(self) -> int:
+        return self.num_calls if self.memory is None else self.memory.engine_calls
 
     def __call__(self, point: Float[np.ndarray, " free"]) -> Evaluation:
+        self.num_calls += 1
         function = _compiled_value_and_gradient if self.is_compiled else _value_and_gradient
         try:
-            value, gradient, evidence = function(jnp.asarray(point), *self.arguments)
+            value, gradient, evidence = function(jnp.asarray(point), *self.arguments, self.memory)
         except (jax.errors.JaxRuntimeError, ValueError) as error:
             raise _unwrapped(error) from error
         return Evaluation(float(value), np.asarray(gradient), float(evidence))
@@ -192,10 +207,11 @@ def _value_and_gradient(
     terms: tuple[tuple[Path, Prior], ...],
     power: float,
     engine: str,
+    memory: SearchMemory | None,
 ) -> tuple[Array, Array, Array]:
     def objective(point: Array) -> tuple[Array, Array]:
         placed = space.place(model, point)
-        evidence = log_evidence(placed, data, power=power, engine=engine)
+        evidence = log_evidence(placed, data, power=power, engine=engine, memory=memory)
         return evidence + log_prior(placed, terms), evidence
 
     (value, evidence), gradient = jax.value_and_grad(objective, has_aux=True)(point)
@@ -385,6 +401,7 @@ class _Run:
             history=tuple(self.history),
             starts=tuple(end.objective for end in self.finished),
             num_evaluations=self.num_before,
+            num_engine_calls=self.objective.num_engine_calls,
             seconds=self.stopwatch.seconds,
             parameters=self.space.values(model),
         )

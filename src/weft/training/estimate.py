@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""What an evaluation of the evidence will cost, before it is made: memory by formula, time by a short trial."""
+
+import dataclasses
+import os
+import pathlib
+import time
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from weft.arrays import require_float64
+from weft.data.layout import Layout
+from weft.data.observations import Observations
+from weft.engines.base import Chain, Engine, Rows
+from weft.engines.choose import choose_engine, engine_name
+from weft.engines.cpu.sweeps import MEMORY_BUDGET
+from weft.kernels import Separable
+from weft.model import Model
+from weft.state_space.prior import make_prior
+
+__all__ = ["Estimate", "Shape", "available_memory", "estimate", "memory_needed", "refuse_too_large", "shape_of"]
+
+BYTES = 8
+
+# A trial is long enough when it takes this many seconds more than the first one, or when it is the whole series.
+TRIAL_SECONDS = 0.3
+FIRST_TRIAL = 32
+REPEATS = 3
+
+# Arrays of one number a row, and of one a place and pseudo-point, alive at once in an evaluation with its gradient:
+# inputs of the
+# engine, its copies and its gradients, and what the kernels keep for theirs. Counted in the code, and found by
+# measuring.
+ARRAYS_PER_ROW = 22
+ARRAYS_PER_WEIGHT = 12
+# Code compiled for the shapes of a problem.
+COMPILED = 30_000_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """The numbers that costs depend on: `num_bottleneck` pseudo-points in all components, `num_state` times their latent dimensions."""
+
+    num_times: int
+    num_rows: int
+    num_places: int
+    num_bottleneck: int
+    num_state: int
+    most_rows: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+    """The cost of one evaluation; a fit takes some tens to hundreds of them.
+
+    `memory_bytes` is the peak beyond the data and what the program already holds; `available_bytes` is what this
+    machine has left.
+    """
+
+    seconds_per_evaluation: float
+    memory_bytes: int
+    available_bytes: int
+    shape: Shape
+    engine: str
+
+    def __str__(self) -> str:
+        shape = self.shape
+        return (
+            f"{shape.num_rows} rows at {shape.num_times} times and {shape.num_places} places, {shape.num_bottleneck} pseudo-points, "
+            f"state of {shape.num_state}: {self.seconds_per_evaluation:.3g} s and {self.memory_bytes / 1e6:.0f} MB an evaluation "
+            f"({self.available_bytes / 1e6:.0f} MB available) by engine {self.engine!r}"
+        )
+
+
+def estimate(model: Model, data: Observations, *, gradient: bool = True, engine: str = "auto") -> Estimate:
+    """What one evaluation of `log_evidence` takes, with its gradient or without: by a trial on a stretch of the series.
+
+    Memory follows from the sizes alone. Time is measured on a stretch long enough to take about half a second, and is
+    carried over to the whole series in proportion to the work in it; a machine busy with other things makes it worse
+    than it says. Of a likelihood that is not Gaussian it is the time of one of several engine calls.
+    """
+    require_float64()
+    shape = shape_of(model, data)
+    name = engine_name(engine)
+    refuse_too_large(shape, name, gradient=gradient)
+    seconds = trial(model, data, shape, choose_engine(engine), name, gradient)
+    return Estimate(seconds, memory_needed(shape, name, gradient=gradient), available_memory(), shape, name)
+
+
+# --- memory
+# ------------------------------------------------------------------------------------------------------------------
+
+
+def shape_of(model: Model, data: Observations) -> Shape:
+    points = model.pseudo_points_of(data.places)
+    sizes = [
+        (num_features(component, matrix), component.time.state_space().size)
+        for component, matrix in zip(model.components, points, strict=True)
+    ]
+    return Shape(
+        num_times=len(data.times),
+        num_rows=data.num_rows,
+        num_places=len(data.places),
+        num_bottleneck=sum(pseudo for pseudo, _ in sizes),
+        num_state=sum(pseudo * latent for pseudo, latent in sizes),
+        most_rows=int(data.grouping.layout.counts.max()),
+    )
+
+
+def num_features(component: Separable, points: np.ndarray) -> int:
+    """Columns of weights that a component takes: its pseudo-points, or its features where those are exact."""
+    explicit = jax.eval_shape(component.space.features, jnp.asarray(points[:1]))
+    return points.shape[0] if explicit is None else explicit.shape[1]
+
+
+def memory_needed(shape: Shape, engine: str, *, gradient: bool = True) -> int:
+    """Peak bytes of one evaluation beyond the data.
+
+    With a state of n numbers, q pseudo-points and k = min(rows at a time, q), going back over a step takes n^2 + k n +
+    k q + k^2 numbers, and a checkpoint n^2. `cpu` keeps every step within its budget, and about sqrt(T) of each where
+    the budget is too small; `scan` always keeps about sqrt(T) of each, with three covariances a step; `parallel` keeps
+    about six covariances of every step.
+    """
+    size, bottleneck = shape.num_state, shape.num_bottleneck
+    rank = min(shape.most_rows, bottleneck)
+    per_row = (ARRAYS_PER_ROW if gradient else ARRAYS_PER_ROW // 2) * shape.num_rows
+    per_weight = (ARRAYS_PER_WEIGHT if gradient else ARRAYS_PER_WEIGHT // 3) * shape.num_places * bottleneck
+    working = 8 * size**2 + 12 * bottleneck * size
+    fixed = COMPILED + BYTES * (per_row + per_weight + working)
+    if not gradient:
+        return fixed
+    step = BYTES * (size**2 + rank * size + rank * bottleneck + rank**2)
+    checkpoint = BYTES * size**2
+    if engine == "cpu":
+        return fixed + kept_bytes(shape.num_times, step, checkpoint)
+    width = min(shape.most_rows, max(bottleneck, 16))
+    step = BYTES * (3 * size**2 + 3 * width * size + 2 * width**2)
+    if engine == "parallel":
+        return fixed + 2 * shape.num_times * step
+    return fixed + int(np.ceil(np.sqrt(shape.num_times))) * (step + checkpoint)
+
+
+def kept_bytes(num_times: int, step: int, checkpoint: int) -> int:
+    """What `cpu` keeps for the way back: every step, or its budget, or the least that is possible."""
+    if num_times * step <= MEMORY_BUDGET:
+        return num_times * step
+    return int(max(MEMORY_BUDGET, 2 * np.sqrt(float(num_times) * step * checkpoint)))
+
+
+def available_memory() -> int:
+    """Bytes this process may still take: the machine's, or those of the container it runs in."""
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    listed = pathlib.Path("/proc/meminfo")
+    if listed.exists():
+        lines = dict(line.split(":", 1) for line in listed.read_text().splitlines() if ":" in line)
+        pages = int(lines["MemAvailable"].split()[0]) * 1024
+    group = pathlib.Path("/sys/fs/cgroup")
+    most, used = group / "memory.max", group / "memory.current"
+    if most.exists() and used.exists() and (limit := most.read_text().strip()).isdigit():
+        pages = min(pages, int(limit) - int(used.read_text()))
+    return max(pages, 0)
+
+
+def refuse_too_large(shape: Shape, engine: str, *, gradient: bool = True) -> None:
+    """MemoryError, with what to change, where an evaluation would not fit into this machine's memory."""
+    needed, available = memory_needed(shape, engine, gradient=gradient), available_memory()
+    if needed <= available:
+        return
+    raise MemoryError(
+        f"an evaluation needs about {needed / 1e9:.1f} GB and {available / 1e9:.1f} GB are available: the state has "
+        f"{shape.num_state} numbers ({shape.num_bottleneck} pseudo-points in all), and memory grows with its square and with the root "
+        f"of the {shape.num_times} times; use fewer pseudo-points (half of them need about a quarter), a time kernel of lower order, "
+        "or a coarser time step"
+    )
+
+
+# --- time
+# --------------------------------------------------------------------------------------------------------------------
+
+
+def trial(model: Model, data: Observations, shape: Shape, engine: Engine, name: str, gradient: bool) -> float:
+    """Seconds of an evaluation: of the features of all places once, and of the engine by stretches of the series."""
+    prior = make_prior(model, data)
+    of_places = _features_gradient if gradient else _features_value
+    features = best_time(lambda: of_places(model, data))
+    rows = Rows(
+        layout=data.grouping.layout,
+        place=np.asarray(data.grouping.place_of_row, dtype=np.int32),
+        value=np.asarray(data.values),
+        precision=np.full(data.num_rows, 1.0 / max(float(np.var(data.values)), 1e-6)),
+    )
+
+    def run(length: int, with_gradient: bool) -> float:
+        chain, some = stretch(prior.chain, rows, length)
+        call = _engine_gradient if with_gradient else _engine_value
+        return best_time(lambda: call(engine, chain, prior.weights, some))
+
+    length = first = min(FIRST_TRIAL, shape.num_times)
+    seconds = at_first = run(first, gradient)
+    # What a call costs whatever its length does not tell what a time costs, so the difference has to be large enough.
+    while seconds - at_first < TRIAL_SECONDS and length < shape.num_times:
+        length = min(2 * length, shape.num_times)
+        seconds = run(length, gradient)
+    if length < shape.num_times:
+        work = np.cumsum(work_per_time(rows.layout.counts, shape))
+        rest = (work[-1] - work[length - 1]) / (work[length - 1] - work[first - 1])
+        seconds += rest * (seconds - at_first)
+        if gradient and name == "cpu" and is_filtered_twice(shape):
+            seconds += (1 + rest) * (run(length, False) - run(first, False))
+    return features + seconds
+
+
+def work_per_time(counts: np.ndarray, shape: Shape) -> np.ndarray:
+    """Roughly the work at each time, for proportions only: moving the state, and taking in the rows."""
+    size, bottleneck = float(shape.num_state), float(shape.num_bottleneck)
+    rank = np.minimum(counts, bottleneck)
+    return (
+        (8 * size / bottleneck + 6 + 3 * rank) * size**2
+        + 8 * rank * bottleneck * size
+        + 4 * counts * bottleneck**2
+        + 5e3
+    )
+
+
+def is_filtered_twice(shape: Shape) -> bool:
+    """Whether `cpu` cannot keep every step, and filters most of the series again on the way back."""
+    size, rank = shape.num_state, min(shape.most_rows, shape.num_bottleneck)
+    step = BYTES * (size**2 + rank * size + rank * shape.num_bottleneck + rank**2)
+    return shape.num_times * step > MEMORY_BUDGET
+
+
+def stretch(chain: Chain, rows: Rows, length: int) -> tuple[Chain, Rows]:
+    """The first `length` times."""
+    if length == chain.num_times:
+        return chain, rows
+    offsets = rows.layout.offsets[: length + 1]
+    count = int(offsets[-1])
+    some = Rows(Layout(offsets), rows.place[:count], rows.value[:count], rows.precision[:count])
+    return eqx.tree_at(lambda whole: whole.step_number, chain, chain.step_number[:length]), some
+
+
+def best_time(function: Callable[[], object]) -> float:
+    """Seconds of the fastest of a few calls, after one that may have to compile."""
+    function()
+    fastest = np.inf
+    for _ in range(REPEATS):
+        begun = time.perf_counter()
+        jax.block_until_ready(function())
+        fastest = min(fastest, time.perf_counter() - begun)
+    return fastest
+
+
+def _engine_value(engine: Engine, chain: Chain, weights: Array, rows: Rows) -> Float[Array, ""]:
+    return engine.log_normaliser(chain, weights, rows)
+
+
+def _engine_gradient(engine: Engine, chain: Chain, weights: Array, rows: Rows) -> object:
+    return eqx.filter_value_and_grad(lambda given: engine.log_normaliser(*given))((chain, weights, rows))
+
+
+def _sum_of_prior(model: Model, data: Observations) -> Float[Array, ""]:
+    """Some number that depends on everything an engine is given."""
+    floats = eqx.filter(make_prior(model, data), eqx.is_inexact_array)
+    return sum((jnp.sum(leaf) for leaf in jax.tree.leaves(floats)), start=jnp.zeros(()))
+
+
+@eqx.filter_jit
+def _features_value(model: Model, data: Observations) -> Float[Array, ""]:
+    return _sum_of_prior(model, data)
+
+
+@eqx.filter_jit
+def _features_gradient(model: Model, data: Observations) -> object:
+    return eqx.filter_value_and_grad(_sum_of_prior)(model, data)
