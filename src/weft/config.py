@@ -18,6 +18,7 @@ __all__ = [
     "ModelSettings",
     "OutputSettings",
     "PredictSettings",
+    "ReportSettings",
     "Settings",
     "estimator_arguments",
     "read_settings",
@@ -80,6 +81,15 @@ class PredictSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     of: str = "observation"
 
 
+class ReportSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the report is told beyond the model."""
+
+    title: str | None = None
+    station: str | None = None
+    terrain: str | None = None
+    threshold: float | None = None
+
+
 class OutputSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Names of what is written, within `folder`."""
 
@@ -96,6 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     model: ModelSettings = ModelSettings()
     evaluate: EvaluateSettings = EvaluateSettings()
     predict: PredictSettings = PredictSettings()
+    report: ReportSettings = ReportSettings()
     output: OutputSettings = OutputSettings()
 
 
@@ -206,6 +217,16 @@ def _starting_text(settings: Settings, reasons: dict[str, str], notes: Sequence[
         '# output = "predictions.nc"',
         "# quantiles = [0.05, 0.95]",
         "",
+        "[report]",
+        *(
+            entry("station", settings.report.station)
+            if settings.report.station is not None
+            else ['# station = "station"       # the column with the stations' + "'" + " names"]
+        ),
+        '# terrain = "heights.nc"     # map coordinates and elevation, where elevation is a column of space',
+        "# threshold = 30.0           # of the map of probabilities",
+        '# title = "..."',
+        "",
         "[output]",
         f"folder = {_toml(settings.output.folder)}",
         f"model = {_toml(settings.output.model)}",
@@ -261,6 +282,7 @@ def _beside(settings: Settings, folder: pathlib.Path) -> Settings:
         settings,
         data=replace(settings.data, table=placed(settings.data.table)),
         predict=replace(settings.predict, table=placed(settings.predict.table)),
+        report=replace(settings.report, terrain=placed(settings.report.terrain)),
         output=replace(settings.output, folder=str(folder / settings.output.folder)),
     )
 

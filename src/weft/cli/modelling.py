@@ -111,9 +111,8 @@ def fit_estimator(
 
     gp = SpaceTimeGP(**estimator_arguments(settings))
     if say_notes:
-        roles = {"time": gp.time, "space": gp.space, "target": gp.target}
-        wanted = [gp.time, *gp.space, gp.target]
-        for note in survey_table(as_table(rows, wanted), **roles).notes:
+        table = as_table(rows, [gp.time, *gp.space, gp.target])
+        for note in survey_table(table, time=gp.time, space=gp.space, target=gp.target).notes:
             remark(f"weft: note: {note}")
     return gp.fit(rows, checkpoint=checkpoint_of(output), resume=resume)
 

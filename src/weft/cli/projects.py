@@ -58,11 +58,13 @@ def run(
     json: AsJson = False,
 ) -> int:
     """Check, fit, evaluate, predict and report, as a config says."""
+    from weft.cli.answering import command_line
     from weft.cli.judging import cross_validated, evaluation_text
     from weft.cli.modelling import INTERRUPTED, checkpoint_of, fit_estimator, fitted_record, read_rows
     from weft.config import read_settings
     from weft.data.files import check_output, file_kind, read_table, write_table
     from weft.estimator.evaluation import joined
+    from weft.report.build import build_report
 
     started = time.perf_counter()
     settings = read_settings(config)
@@ -90,18 +92,30 @@ def run(
     if asked is not None:
         answer = gp.predict(asked, quantiles=settings.predict.quantiles, of=settings.predict.of)
         write_table(answer, files["predictions"])
-    gp.report(files["report"])
+    heights = None if settings.report.terrain is None else read_table(settings.report.terrain)
+    content = build_report(
+        gp,
+        rows,
+        path=files["report"],
+        station=settings.report.station,
+        terrain=heights,
+        threshold=settings.report.threshold,
+        title=settings.report.title,
+        command=command_line(),
+    )
     checkpoint_of(files["model"]).unlink(missing_ok=True)
     seconds = time.perf_counter() - started
     record = {
         "check": survey_record,
         "fit": fitted_record(gp),
         "scores": tidy.to_dict("records"),
+        "verdict": content.verdict.headline,
         "files": {name: str(file) for name, file in files.items()},
         "seconds": seconds,
     }
     saved = ", ".join(str(file) for file in files.values())
-    emit(record, f"{evaluation_text(tidy)}\n\nsaved {saved} in {seconds:.0f} s", as_json=json)
+    text = f"{evaluation_text(tidy)}\n\n{content.verdict.headline}\nsaved {saved} in {seconds:.0f} s"
+    emit(record, text, as_json=json)
     return 0
 
 
@@ -111,7 +125,7 @@ def inferred_settings(
     """Settings guessed from a table, the reason for each guess, and what else there is to say."""
     import os
 
-    from weft.config import DataSettings, EvaluateSettings, ModelSettings, Settings
+    from weft.config import DataSettings, EvaluateSettings, ReportSettings, Settings
     from weft.data.inspect import guess_columns, survey_table
     from weft.data.tables import as_table
 
@@ -127,7 +141,7 @@ def inferred_settings(
             found[role] = guess.columns if role == "space" else guess.columns[0]
             reasons[role] = guess.reason
     notes: tuple[str, ...] = ()
-    model, by = ModelSettings(), ("random",)
+    by: tuple[str, ...] = ("random",)
     if len(found) == 3:
         wanted = [found["time"], *found["space"], found["target"]]
         survey = survey_table(as_table(rows, wanted), **found)
@@ -137,7 +151,11 @@ def inferred_settings(
     if guesses.others:
         notes = (*notes, f"further columns of numbers that could be covariates: {', '.join(guesses.others)}")
     data = DataSettings(table=os.path.relpath(path, config.parent), **found)
-    return Settings(data=data, model=model, evaluate=EvaluateSettings(by=by)), reasons, notes
+    station = None if guesses.station is None else guesses.station.columns[0]
+    if guesses.station is not None:
+        reasons["station"] = guesses.station.reason
+    settings = Settings(data=data, evaluate=EvaluateSettings(by=by), report=ReportSettings(station=station))
+    return settings, reasons, notes
 
 
 def checked(settings: "Settings", rows: Any = None) -> tuple[dict[str, Any], str]:
@@ -146,14 +164,13 @@ def checked(settings: "Settings", rows: Any = None) -> tuple[dict[str, Any], str
     from weft.config import estimator_arguments
     from weft.data.inspect import survey_table
     from weft.data.tables import as_table
-    from weft.estimator import SpaceTimeGP, estimate
+    from weft.estimator import SpaceTimeGP
 
     rows = read_rows(settings) if rows is None else rows
     settings = completed_settings(settings, rows)
     gp = SpaceTimeGP(**estimator_arguments(settings))
     table = as_table(rows, [gp.time, *gp.space, gp.target])
     survey = survey_table(table, time=gp.time, space=gp.space, target=gp.target)
-    cost = estimate(gp, rows)
     lines = [
         ["rows", f"{survey.num_rows:,}"],
         ["without a value", f"{survey.num_missing_target:,}"],
@@ -167,12 +184,9 @@ def checked(settings: "Settings", rows: Any = None) -> tuple[dict[str, Any], str
         ["present of places x times", f"{survey.share_present:.1%}"],
         [f"lowest {gp.target}", f"{survey.target_lowest:g}"],
         [f"highest {gp.target}", f"{survey.target_highest:g}"],
-        ["memory to fit, about", megabytes(cost.memory_bytes)],
-        ["time to fit, about", _duration(cost.fit_seconds)],
     ]
     text = "\n".join([aligned(lines), *(f"note: {note}" for note in survey.notes)])
-    record = survey.to_json() | {"memory_bytes": cost.memory_bytes, "fit_seconds": cost.fit_seconds}
-    return record, text
+    return survey.to_json(), text
 
 
 def _settings_of(target: pathlib.Path) -> "Settings":
