@@ -52,9 +52,9 @@ class MapAxes:
 
 def map_axes(gp: SpaceTimeGP, rows: SeenRows) -> MapAxes | None:
     """Longitude and latitude, easting and northing, or the first two columns of space; None where there is only one."""
-    geography = gp.translation_.scaling.geography
+    geography = gp.fitted_.translation.scaling.geography
     if geography is None:
-        space = gp.roles_.space
+        space = gp.fitted_.roles.space
         return MapAxes(space[0], space[1], False) if len(space) > 1 else None
     if geography.method == "plane":
         return MapAxes(geography.first, geography.second, False)
@@ -108,7 +108,7 @@ def build_map(
         height=height,
         is_geographic=axes.is_degrees,
         axes=(axes.x, axes.y),
-        times=time_labels(gp.translation_.clock, frames),
+        times=time_labels(gp.fitted_.translation.clock, frames),
         first_frame=len(frames) // 2,
         layers=layers,
         threshold=threshold,
@@ -200,7 +200,7 @@ def _columns_at(
     """Every column a prediction needs at every frame and cell, and how those were come by that no map has."""
     notes = []
     columns = {name: np.tile(column, len(frames)) for name, column in axes.columns(points).items()}
-    others = [name for name in gp.roles_.space if name not in columns]
+    others = [name for name in gp.fitted_.roles.space if name not in columns]
     if others and terrain is not None:
         table = as_table(terrain, [axes.x, axes.y, *others])
         known = {name: numbers(table.column(name), name) for name in (axes.x, axes.y, *others)}
@@ -226,7 +226,7 @@ def _columns_at(
         columns[name] = np.concatenate(parts)
     if rows.varying:
         notes.append(f"Between stations, {_listed(list(rows.varying))} is guessed from those that report at the time.")
-    if "exposure" in gp.roles_.extras or "trials" in gp.roles_.extras:
+    if "exposure" in gp.fitted_.roles.extras or "trials" in gp.fitted_.roles.extras:
         notes.append("The map is for an exposure of 1 and one trial.")
     return columns, notes
 
@@ -264,7 +264,7 @@ def _pseudo_points(gp: SpaceTimeGP, axes: MapAxes) -> Float[np.ndarray, "point 2
     if points is None:
         return np.empty((0, 2))
     first = np.asarray(points[0] if isinstance(points, tuple) else points)
-    translation = gp.translation_
+    translation = gp.fitted_.translation
     return axes.coordinates(translation.scaling.inverse(first[:, : translation.num_space]))
 
 

@@ -65,8 +65,8 @@ class SeenRows:
 
 def rows_of_table(gp: SpaceTimeGP, data: Any, station: str | None = None) -> SeenRows:
     """The rows of a table with the model's columns; `station` names the column of names, looked for if not given."""
-    table = gp.roles_.table(data, with_target=True)
-    measured = read_measurements(table, gp.roles_, with_target=True)
+    table = gp.fitted_.roles.table(data, with_target=True)
+    measured = read_measurements(table, gp.fitted_.roles, with_target=True)
     return _with_places(gp, measured, _station_column(table, station))
 
 
@@ -75,11 +75,11 @@ def kept_rows(gp: SpaceTimeGP) -> SeenRows:
     batches = gp.posterior_.batches
     if not batches:
         raise ValueError("the model was saved without its rows; give the table it was fitted to as well")
-    translation = gp.translation_
+    translation = gp.fitted_.translation
     places = np.concatenate([np.asarray(batch.row_places) for batch in batches])
     num_space = translation.num_space
     extras = {
-        extra: np.concatenate([np.asarray(getattr(batch, extra)) for batch in batches]) for extra in gp.roles_.extras
+        extra: np.concatenate([np.asarray(getattr(batch, extra)) for batch in batches]) for extra in gp.fitted_.roles.extras
     }
     if "noise_variance" in extras:
         extras["noise_variance"] = extras["noise_variance"] * translation.target.scale**2
@@ -97,7 +97,7 @@ def ask(gp: SpaceTimeGP, times: Float[np.ndarray, " row"], columns: Mapping[str,
     """A table to predict: times as the model's clock writes them, beside columns."""
     import pandas as pd
 
-    return pd.DataFrame({gp.roles_.time: gp.translation_.clock.restore(times), **columns})
+    return pd.DataFrame({gp.fitted_.roles.time: gp.fitted_.translation.clock.restore(times), **columns})
 
 
 def values_by_place(
@@ -135,14 +135,14 @@ def time_labels(clock: Clock, times: Float[np.ndarray, " row"]) -> tuple[str, ..
 
 def _with_places(gp: SpaceTimeGP, measured: Measurements, labels: np.ndarray | None) -> SeenRows:
     assert measured.values is not None
-    space = gp.roles_.space
+    space = gp.fitted_.roles.space
     first, place = distinct_rows([measured.space[name] for name in space])
     places = {name: measured.space[name][first] for name in space}
     if labels is None:
         names = [", ".join(f"{name} {places[name][k]:.5g}" for name in space) for k in range(len(first))]
     else:
         names = _made_distinct([str(label) for label in labels[first]])
-    times = gp.translation_.clock.numbers(measured.time, gp.roles_.time)
+    times = gp.fitted_.translation.clock.numbers(measured.time, gp.fitted_.roles.time)
     return SeenRows(measured, times, measured.values, place, places, tuple(names), labels is not None)
 
 

@@ -26,10 +26,9 @@ def choose_stations(rows: SeenRows, most: int) -> Int[np.ndarray, " station"]:
     return np.array(sorted(busiest.tolist(), key=lambda place: rows.names[place]), dtype=np.int64)
 
 
-def series_times(rows: SeenRows, num_stations: int, size: ReportSize) -> Float[np.ndarray, " time"]:
-    """The last times, as many as there is room for."""
-    seen = np.unique(rows.times)
-    return seen[-max(2, size.series_points // max(num_stations, 1)) :]
+def series_times(rows: SeenRows, hidden: Sequence[Hidden]) -> Float[np.ndarray, " time"]:
+    """All distinct times, those of hidden rows included: rows held out may lie beyond the last one seen."""
+    return np.unique(np.concatenate([rows.times, *(each.rows.times for each in hidden)]))
 
 
 def build_series(
@@ -39,20 +38,20 @@ def build_series(
     hidden: Sequence[Hidden],
     size: ReportSize,
 ) -> SeriesContent:
-    times = series_times(rows, len(stations), size)
+    all_times = series_times(rows, hidden)
+    times = all_times[-max(2, size.series_points // max(len(stations), 1)) :]
     asked_times, columns = columns_at_stations(gp, rows, stations, times)
     answer = gp.predict(ask(gp, asked_times, columns), quantiles=LEVELS)
     shape = (len(stations), len(times))
     curves = {name: answer[name].to_numpy().reshape(shape) for name in ("mean", *(f"q{level:g}" for level in LEVELS))}
     values = values_by_place(rows, stations, times)
-    num_times = len(np.unique(rows.times))
-    clock = gp.translation_.clock
+    clock = gp.fitted_.translation.clock
     notes = []
     if len(stations) < rows.num_places:
         notes.append(f"The {len(stations):,} most observed of {rows.num_places:,} places.")
-    if len(times) < num_times:
+    if len(times) < len(all_times):
         first, last = time_labels(clock, times[[0, -1]])
-        notes.append(f"The last {len(times):,} of {num_times:,} times: {first} to {last}.")
+        notes.append(f"The last {len(times):,} of {len(all_times):,} times: {first} to {last}.")
     points = _held_out_points(gp, rows, stations, hidden, times, size.max_held_out)
     counts = rows.counts()
     found = []
@@ -90,7 +89,7 @@ def columns_at_stations(
     Covariates, exposures and the like are those of the station's own rows, with straight lines between them.
     """
     columns = {name: np.repeat(column[stations], len(times)) for name, column in rows.places.items()}
-    extras = {gp.roles_.extras[extra]: column for extra, column in rows.measured.extras.items()}
+    extras = {gp.fitted_.roles.extras[extra]: column for extra, column in rows.measured.extras.items()}
     varying: Mapping[str, np.ndarray] = {**rows.varying, **extras}
     for name, column in varying.items():
         parts = []
@@ -118,7 +117,7 @@ def _held_out_points(
     coordinates = {name: column[stations] for name, column in rows.places.items()}
     found = []
     share = max(1, most // max(len(stations), 1))
-    clock = gp.translation_.clock
+    clock = gp.fitted_.translation.clock
     for number in range(len(stations)):
         here = np.all(
             [each.rows.measured.space[name] == column[number] for name, column in coordinates.items()], axis=0

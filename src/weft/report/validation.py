@@ -12,11 +12,9 @@ from typing import final
 import numpy as np
 from jaxtyping import Float
 
-from weft.estimator import SpaceTimeGP
 from weft.estimator.evaluation import MODEL, baseline_scores, make_sheet, periods_in
-from weft.estimator.predictive import make_predictive
+from weft.estimator.fitted import Fitted
 from weft.folds import assign_folds
-from weft.inference.posterior import Posterior, condition
 from weft.report.content import Check, Figure, ScoreLine
 from weft.report.figures import coverage_figure, pit_figure
 from weft.report.rows import SeenRows
@@ -59,35 +57,26 @@ class Hidden:
     scores: dict[str, RowScores]
 
 
-def hide_rows(gp: SpaceTimeGP, rows: SeenRows, by: str, seed: int) -> Hidden | None:
+def hide_rows(fitted: Fitted, rows: SeenRows, by: str, seed: int) -> Hidden | None:
     """Hide one fold `by` "random", "station" or "block" and predict it; None where there are too few places or rows."""
     present = rows.take(rows.present)
     num_folds = _NUM_FOLDS[by]
-    sheet = make_sheet(present.measured, gp.translation_)
-    enough = len(np.unique(present.place)) if by != "random" else len(present.times)
+    sheet = make_sheet(present.measured, fitted.translation)
+    enough = len(present.times) if by == "random" else len(np.unique(present.place))
     if enough < num_folds:
         return None
     folds = assign_folds(by, sheet.times, sheet.places, num_folds=num_folds, seed=seed)
     train, test = present.take(np.flatnonzero(folds != 0)), present.take(np.flatnonzero(folds == 0))
-    posterior = condition(
-        gp.model_, gp.translation_.observations(train.measured), power=gp.power, engine=gp.engine
-    )
-    return score_hidden(gp, posterior, train, test, by, seed)
+    return score_hidden(fitted.given_only(train.measured), train, test, by, seed)
 
 
-def score_hidden(
-    gp: SpaceTimeGP, posterior: Posterior, train: SeenRows, test: SeenRows, by: str, seed: int
-) -> Hidden:
-    """Scores of the rows of `test`, which `posterior` has not seen."""
-    translation, measured = gp.translation_, test.measured
-    latent = posterior.marginals(test.times, translation.places(measured))
-    predictive = make_predictive(
-        posterior.model.likelihood, latent, translation.row_extras(measured), translation.target
-    )
+def score_hidden(fitted: Fitted, train: SeenRows, test: SeenRows, by: str, seed: int) -> Hidden:
+    """Scores of the rows of `test`, which `fitted` has not seen: it has seen those of `train`."""
+    predictive = fitted.predictive(test.measured)
     interval = predictive.quantiles((0.05, 0.95), "observation")
-    train_sheet, test_sheet = (make_sheet(each.measured, translation) for each in (train, test))
+    train_sheet, test_sheet = (make_sheet(each.measured, fitted.translation) for each in (train, test))
     is_forecast = bool(np.min(test.times) > np.max(train.times))
-    periods = periods_in(train.times, translation)
+    periods = periods_in(train.times, fitted.translation)
     others = baseline_scores(train_sheet, test_sheet, periods, is_forecast=is_forecast, seed=seed)
     scores = {MODEL: predictive.score(test.values, seed), **others}
     return Hidden(by, test, interval[:, 0], interval[:, 1], scores)

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: MIT
+"""From a fitted model to a report: gather what it says, then write it."""
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from weft.data.atomic import check_output, whole_file
+from weft.estimator import SpaceTimeGP
+from weft.estimator.precision import in_float64
+from weft.report.availability import build_card
+from weft.report.canvas_map import build_map, map_axes, nice_threshold
+from weft.report.components import component_figures, describe_parameters, describe_parts
+from weft.report.content import Check, Figure, MapContent, ReportContent
+from weft.report.figures import evidence_figure
+from weft.report.page import render
+from weft.report.provenance import describe_run
+from weft.report.residuals import autocorrelation, last_rows, residual_figures, residuals_of, variogram
+from weft.report.rows import SeenRows, kept_rows, rows_of_table, time_labels
+from weft.report.size import ReportSize
+from weft.report.stations import build_series, choose_stations
+from weft.report.validation import Hidden, describe_check, hide_rows, score_hidden
+from weft.report.verdict import judge
+
+__all__ = ["build_report", "gather"]
+
+_CHECKS = ("random", "station")
+
+
+def build_report(
+    gp: SpaceTimeGP,
+    table: Any = None,
+    *,
+    path: str | os.PathLike,
+    held_out: Any = None,
+    checks: Sequence[str] = _CHECKS,
+    threshold: float | int | None = None,
+    terrain: Any = None,
+    station: str | None = None,
+    command: str | None = None,
+    title: str | None = None,
+    seed: int = 0,
+    size: ReportSize | None = None,
+) -> ReportContent:
+    """Write the report of a fitted model to `path`, one HTML file that needs nothing else; what it says is returned.
+
+    `table` is what the model was fitted to; without it the rows are those the model kept, whose places have no names.
+    `held_out` is a table the model has not seen. `checks` are ways to hide rows of the table ("random", "station",
+    "block") and predict them by the same parameters. `threshold` is that of the map of probabilities (default: a round
+    number near the upper tenth). `terrain` is a table with map coordinates and the other columns of space, such as
+    elevation, for the map. `station` names the column with the stations' names. `command` is what made the model, and
+    `size` limits what is shown.
+    """
+    check_output(path)
+    content = gather(
+        gp,
+        table,
+        held_out=held_out,
+        checks=checks,
+        threshold=threshold,
+        terrain=terrain,
+        station=station,
+        command=command,
+        title=title,
+        seed=seed,
+        size=size or ReportSize(),
+    )
+    page = render(content)
+    with whole_file(path) as part:
+        part.write_text(page, encoding="utf-8")
+    return content
+
+
+@in_float64
+def gather(
+    gp: SpaceTimeGP,
+    table: Any = None,
+    *,
+    held_out: Any = None,
+    checks: Sequence[str] = _CHECKS,
+    threshold: float | int | None = None,
+    terrain: Any = None,
+    station: str | None = None,
+    command: str | None = None,
+    title: str | None = None,
+    seed: int = 0,
+    size: ReportSize,
+) -> ReportContent:
+    """What the report of a fitted model says; arguments as in `build_report`."""
+    started = time.perf_counter()
+    if not hasattr(gp, "fitted_"):
+        raise ValueError("this SpaceTimeGP has not learned anything yet; call fit(table) before its report")
+    unknown = [by for by in checks if by not in ("random", "station", "block")]
+    if unknown:
+        raise ValueError(f"checks are of 'random', 'station' and 'block'; one is {unknown[0]!r}")
+    fitted = gp.fitted_
+    rows = kept_rows(gp) if table is None else rows_of_table(gp, table, station)
+    hidden = _hidden(gp, rows, held_out, checks, station, seed)
+    described = tuple(describe_check(each, fitted.target_sd, gp.units or "") for each in hidden)
+    looked_at = last_rows(rows, size.residual_rows)
+    residuals = residuals_of(fitted, looked_at)
+    in_space, in_time = variogram(fitted, looked_at, residuals, seed), autocorrelation(fitted, looked_at, residuals)
+    stations = choose_stations(rows, size.max_stations)
+    axes = map_axes(gp, rows)
+    map_content: MapContent | None = None
+    if axes is not None:
+        limit = nice_threshold(rows.values[rows.present]) if threshold is None else float(threshold)
+        map_content = build_map(gp, rows, axes, stations, threshold=limit, terrain=terrain, size=size)
+    series = build_series(gp, rows, stations, hidden, size)
+    result = getattr(gp, "result_", None)
+    message = result.message if result is not None else "as saved with the model"
+    return ReportContent(
+        title=title or f"{gp.target} in space and time",
+        subtitle=_subtitle(gp, rows),
+        target=gp.target,
+        units=gp.units or "",
+        verdict=judge(
+            converged=fitted.converged, message=message, checks=described, in_space=in_space, in_time=in_time
+        ),
+        data=build_card(gp, rows, size),
+        map=map_content,
+        series=series,
+        components=describe_parts(gp, rows, size.component_rows),
+        component_note=(
+            "Share of variance over rows seen: the variance of what is expected of a component, plus what is left "
+            "uncertain of it."
+        ),
+        component_figures=component_figures(gp, rows),
+        parameters=describe_parameters(gp),
+        checks=described,
+        check_note=_check_note(described),
+        diagnostics=(*residual_figures(in_space, in_time), *_learning_figures(result)),
+        diagnostics_words=(_residual_words(looked_at, rows),),
+        reproduce=describe_run(gp, rows, command=command, seed=seed, report_seconds=time.perf_counter() - started),
+    )
+
+
+def _hidden(
+    gp: SpaceTimeGP, rows: SeenRows, held_out: Any, checks: Sequence[str], station: str | None, seed: int
+) -> list[Hidden]:
+    """Checks in order of weight: rows never seen first."""
+    found = []
+    if held_out is not None:
+        test = rows_of_table(gp, held_out, station)
+        if not len(test.present):
+            raise ValueError(f"the table held out has no value of {gp.target!r}; give one that has, or leave it out")
+        found.append(score_hidden(gp.fitted_, rows, test, "held_out", seed))
+    tried = [hide_rows(gp.fitted_, rows, by, seed) for by in checks]
+    return [*found, *(each for each in tried if each is not None)]
+
+
+def _subtitle(gp: SpaceTimeGP, rows: SeenRows) -> str:
+    import numpy as np
+
+    first, last = time_labels(gp.fitted_.translation.clock, np.array([rows.times.min(), rows.times.max()]))
+    what = "stations" if rows.has_names else "places"
+    return f"{len(rows.values):,} rows at {rows.num_places:,} {what}, {first} to {last}"
+
+
+def _check_note(checks: Sequence[Check]) -> str:
+    if not checks:
+        return "Nothing was held out and nothing hidden, so nothing is known about how good predictions are."
+    if [check.by for check in checks] == ["held_out"]:
+        return ""
+    return (
+        "Where rows are hidden, parameters stay as learned from all rows and everything else is predicted from the rows "
+        "left. Baselines see the same rows. The best of each column is bold; lower is better, but bias should be 0 and "
+        "coverage what it names."
+    )
+
+
+def _residual_words(looked_at: SeenRows, rows: SeenRows) -> str:
+    which = "all" if len(looked_at.values) == len(rows.present) else f"the last {len(looked_at.values):,} of"
+    return (
+        f"Residuals are (value − mean) / standard deviation at {which} {len(rows.present):,} rows the model has seen."
+    )
+
+
+def _learning_figures(result: Any) -> tuple[Figure, ...]:
+    history = [] if result is None else [step for step in result.history if step.start == 0]
+    if len(history) < 2:
+        return ()
+    return (
+        evidence_figure("learning", [step.num_evaluations for step in history], [step.objective for step in history]),
+    )

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: MIT
+"""What the model is made of: shares of variance, reach in time and space, and parameters in units people use."""
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.data.scaling import Scaling
+from weft.estimator import SpaceTimeGP
+from weft.estimator.building import COVARIATES
+from weft.estimator.fitted import Fitted
+from weft.estimator.summary import describe_noise
+from weft.kernels import Kernel
+from weft.report.content import Component, Figure, ParameterLine
+from weft.report.figures import correlation_figure
+from weft.report.rows import SeenRows
+
+__all__ = ["component_figures", "describe_parameters", "describe_parts", "shares_of_variance"]
+
+_NUM_LAGS = 120
+
+
+def shares_of_variance(fitted: Fitted, rows: SeenRows, most: int) -> dict[str, float]:
+    """Variance of each component over the rows seen, in units of f, noise last where it is Gaussian.
+
+    A component's variance is that of its expectation over rows plus what is left uncertain of it, on average.
+    """
+    some = rows.take(rows.present[np.unique(np.linspace(0, len(rows.present) - 1, most).astype(np.int64))])
+    translation = fitted.translation
+    parts = fitted.posterior.components(some.times, translation.places(some.measured))
+    found = {
+        name: float(np.var(part.mean) + np.mean(part.variance)) for name, part in zip(fitted.names, parts, strict=False)
+    }
+    noise = describe_noise(fitted.model, translation)
+    if noise is not None:
+        own = translation.extras(some.measured).get("noise_variance")
+        found["noise"] = (noise / translation.target.scale) ** 2 + (0.0 if own is None else float(np.mean(own)))
+    return found
+
+
+def describe_parts(gp: SpaceTimeGP, rows: SeenRows, most: int) -> tuple[Component, ...]:
+    """Components with their share of the variance, the largest first, noise last."""
+    fitted = gp.fitted_
+    variances = shares_of_variance(fitted, rows, most)
+    total = sum(variances.values())
+    described = {part["name"]: part for part in fitted.components()}
+    found = []
+    for name, variance in variances.items():
+        part = described.get(name)
+        if part is not None:
+            reach = [part["time"].removeprefix("time "), *_lengths(part["space"])]
+            words = "; ".join(word for word in (*reach, part["kernel"]) if word)
+        else:
+            words = "linear effects" if name == COVARIATES else "what the model takes for measurement error"
+        deviation = float(np.sqrt(variance)) * fitted.translation.target.scale
+        found.append(Component(name, variance / total, deviation, _f_units(gp), words))
+    return tuple(sorted(found, key=lambda part: (part.name == "noise", -part.share)))
+
+
+def describe_parameters(gp: SpaceTimeGP) -> tuple[ParameterLine, ...]:
+    """Every component's deviation and length scales, the noise, and slopes of covariates."""
+    fitted, units = gp.fitted_, _f_units(gp)
+    lines = []
+    for number, part in enumerate(fitted.components()):
+        path = f"kernel.components[{number}]"
+        lines.append(ParameterLine(part["name"], "standard deviation", f"{part['sd']:.3g}", units, f"{path}.variance"))
+        if part["time"]:
+            kind, value, unit = part["time"].split(" ", 2)
+            meaning = "period" if kind == "period" else "length scale in time"
+            lines.append(ParameterLine(part["name"], meaning, value, unit, f"{path}.time"))
+        for name, (length, unit) in part["space"].items():
+            lines.append(
+                ParameterLine(part["name"], f"length scale, {name}", f"{length:.3g}", unit, f"{path}.space.lengthscale")
+            )
+    noise = describe_noise(fitted.model, fitted.translation)
+    if noise is not None:
+        lines.append(ParameterLine("noise", "standard deviation", f"{noise:.3g}", units, "likelihood.variance"))
+    else:
+        name = type(fitted.model.likelihood).__name__
+        lines.append(ParameterLine("likelihood", "kind", name, "", "likelihood"))
+    for effect in fitted.effects():
+        value = f"{effect['slope']:.4g} ± {effect['sd']:.2g}"
+        lines.append(ParameterLine(COVARIATES, f"effect of {effect['covariate']}", value, f"{units} per unit".strip(), ""))
+    return tuple(lines)
+
+
+def component_figures(gp: SpaceTimeGP, rows: SeenRows) -> tuple[Figure, ...]:
+    """Correlation of each component against lag in time and distance on the map."""
+    fitted = gp.fitted_
+    translation = fitted.translation
+    parts = [
+        (name, part)
+        for name, part in zip(fitted.names, fitted.model.kernel.components, strict=True)
+        if name != COVARIATES
+    ]
+    span = float(np.ptp(rows.times))
+    longest = max((float(np.asarray(_lengthscale(part.time))) for _, part in parts if _has_scale(part.time)), default=span)
+    lags = np.linspace(0.0, min(span, 3 * longest), _NUM_LAGS)
+    in_time = {name: _correlation(part.time, lags[:, None]) for name, part in parts}
+    figures = [correlation_figure("reach-time", lags, in_time, translation.clock.unit, "lag in time")]
+    path, unit, extent = _walk_on_map(translation.scaling, fitted, rows)
+    stationary = {name: _correlation(part.space, path) for name, part in parts if _has_scale(part.space)}
+    if stationary:
+        distances = np.linspace(0.0, extent, _NUM_LAGS)
+        figures.append(correlation_figure("reach-space", distances, stationary, unit, "distance on the map"))
+    return tuple(figures)
+
+
+def _walk_on_map(
+    scaling: Scaling, fitted: Fitted, rows: SeenRows
+) -> tuple[Float[np.ndarray, "lag dim"], str, float]:
+    """Points along the map's first direction from the origin of the coordinates, the unit of their distance, and how far."""
+    columns = scaling.map_dimensions
+    places = scaling.forward(rows.places)
+    first = columns[0]
+    extent = float(np.ptp(places[:, first])) if scaling.geography is not None else float(np.ptp(places[:, first]))
+    path = np.zeros((_NUM_LAGS, fitted.translation.num_columns))
+    path[:, first] = np.linspace(0.0, extent, _NUM_LAGS)
+    dimension = scaling.dimensions[first]
+    return path, dimension.unit, extent * dimension.scale
+
+
+def _correlation(kernel: Kernel, inputs: Float[np.ndarray, "lag dim"]) -> Float[np.ndarray, " lag"]:
+    covariance = np.asarray(kernel(inputs[:1], inputs))[0]
+    return covariance / covariance[0]
+
+
+def _lengthscale(kernel: Kernel) -> np.ndarray | None:
+    inner = kernel
+    while hasattr(inner, "kernel"):
+        inner = inner.kernel
+    return getattr(inner, "lengthscale", None)
+
+
+def _has_scale(kernel: Kernel) -> bool:
+    return _lengthscale(kernel) is not None
+
+
+def _lengths(space: dict[str, tuple[float, str]]) -> list[str]:
+    return [f"{name} {length:.3g} {unit}" for name, (length, unit) in space.items()]
+
+
+def _f_units(gp: SpaceTimeGP) -> str:
+    """Units of f: the target's own, unless it is transformed or behind a link."""
+    transform = gp.fitted_.translation.target.transform.name
+    if transform != "identity":
+        return f"on the scale of {transform}"
+    return (gp.units or "") if describe_noise(gp.fitted_.model, gp.fitted_.translation) is not None else "on the scale of f"

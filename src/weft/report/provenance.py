@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: MIT
+"""What it takes to make a report again: command, settings, seed, versions, a hash of the rows, time and memory."""
+
+import hashlib
+import importlib.metadata
+import os
+import platform
+import resource
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from weft.estimator import SpaceTimeGP
+from weft.report.content import Fact, Reproduce
+from weft.report.rows import SeenRows
+
+__all__ = ["describe_run", "hash_of_rows"]
+
+_PACKAGES = ("weft", "jax", "numpy", "scipy", "numba", "equinox", "pandas")
+
+
+def describe_run(
+    gp: SpaceTimeGP, rows: SeenRows, *, command: str | None, seed: int, report_seconds: float
+) -> Reproduce:
+    result = getattr(gp, "result_", None)
+    versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
+    learned = (
+        f"{result.seconds:.1f} s, {result.num_evaluations} evaluations of the evidence" if result is not None else "not kept"
+    )
+    facts = (
+        Fact("seeds", f"{gp.seed} for the model, {seed} for the report"),
+        Fact("rows (SHA-256)", hash_of_rows(rows), "of times, coordinates, covariates and values, sorted"),
+        Fact("log evidence", f"{gp.posterior_.log_evidence:.6f}"),
+        Fact("learning took", learned),
+        Fact("report took", f"{report_seconds:.1f} s"),
+        Fact("memory", f"{_peak_megabytes():,.0f} MB", "the most this process ever held"),
+        Fact("software", f"Python {platform.python_version()}, {versions}"),
+        Fact("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"),
+    )
+    return Reproduce(command or _in_python(gp), _settings(gp.get_params()), facts)
+
+
+def hash_of_rows(rows: SeenRows) -> str:
+    """SHA-256 of the rows with a value, whatever their order: little-endian float64, sorted by every column in turn."""
+    present = rows.present
+    columns = [rows.times, *rows.measured.space.values(), *rows.measured.covariates.values(), rows.values]
+    table = np.stack([np.asarray(column)[present] for column in columns], axis=1)
+    order = np.lexsort(table.T[::-1])
+    return hashlib.sha256(np.ascontiguousarray(table[order]).astype("<f8").tobytes()).hexdigest()
+
+
+def _in_python(gp: SpaceTimeGP) -> str:
+    return f"import weft\n\ngp = weft.{gp!r}\ngp.fit(table)\ngp.report('report.html')"
+
+
+def _settings(params: Mapping[str, Any]) -> str:
+    return "\n".join(f"{name} = {value!r}" for name, value in params.items())
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _peak_megabytes() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # Kilobytes on Linux, bytes on macOS.
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)
