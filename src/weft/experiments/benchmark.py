@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: MIT
+"""Time and tightness of the bound on synthetic data: the paper's section on benchmarking and its appendix.
+
+Two layouts (arbitrary places; a grid with missing rows), two kernels, and four methods: exact by a dense matrix, exact by a
+state-space model with all places, and pseudo-points in a state-space model. Beyond the paper the gradient is timed too.
+"""
+
+import dataclasses
+import itertools
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from weft.experiments import benchmark_page, pictures
+from weft.experiments.dense import dense_bound, exact_log_evidence
+from weft.experiments.results import Results, check, number, say
+from weft.experiments.settings import Settings
+from weft.experiments.synthetic import (
+    KERNELS,
+    LAYOUTS,
+    VARIANTS,
+    Problem,
+    Variant,
+    components_of,
+    make_kernel,
+    make_problem,
+    pseudo_points,
+)
+from weft.experiments.timing import least_seconds
+from weft.inference.evidence import log_evidence
+from weft.likelihoods import Gaussian
+from weft.model import Model
+
+__all__ = ["measure", "page"]
+
+page = benchmark_page.page
+
+ALL_TIMES = (10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000)
+GRADIENT_TIMES = (10, 100, 1000, 10_000, 100_000)
+# The largest dense matrix, by rows; and by pseudo-points over all times where the dense bound is computed as well.
+DENSE_ROWS, DENSE_PSEUDO = 10_000, 1000
+# Compiling an evaluation as a whole pays for short series; long ones are called as a user would.
+COMPILED_ROWS = 20_000
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is timed: numbers of times, of pseudo-points, where with gradient, and limits on repeats and seconds."""
+
+    num_times: tuple[int, ...]
+    gradient_times: tuple[int, ...]
+    num_pseudo: tuple[int, ...]
+    dense_rows: int
+    max_repeats: int
+    max_seconds: float
+    picture_times: int
+
+
+FULL = Plan(ALL_TIMES, GRADIENT_TIMES, (5, 10, 20), DENSE_ROWS, 50, 2.0, 100)
+QUICK = Plan((10, 100), (100,), (5, 20), 1000, 3, 0.2, 20)
+
+
+def plan_of(settings: Settings) -> Plan:
+    plan = QUICK if settings.quick else FULL
+    if settings.max_seconds is not None:
+        plan = dataclasses.replace(plan, max_seconds=settings.max_seconds)
+    return plan if settings.pseudo_points is None else dataclasses.replace(plan, num_pseudo=settings.pseudo_points)
+
+
+def measure(settings: Settings) -> Results:
+    plan, variant = plan_of(settings), VARIANTS[settings.variant]
+    rows: list[dict[str, Any]] = []
+    for layout, kernel, num_times in itertools.product(LAYOUTS, KERNELS, plan.num_times):
+        problem = make_problem(variant, kernel, layout, num_times, settings.seed)
+        rows.extend(measure_problem(plan, variant, layout, kernel, num_times, problem))
+        say(f"benchmark: {layout}, {kernel}, {num_times:,} times")
+    shown = pictures.draw_posteriors(variant, plan.picture_times, settings.seed, settings.output)
+    results = {
+        "settings": dataclasses.asdict(plan),
+        "rows": rows,
+        "pictures": shown,
+        "figures": benchmark_page.draw(rows, settings.output),
+    }
+    return {**results, "checks": checks(rows, shown)}
+
+
+def measure_problem(
+    plan: Plan, variant: Variant, layout: str, kernel: str, num_times: int, problem: Problem
+) -> list[dict[str, Any]]:
+    """All methods on one set of rows; a method that would take too long is left out."""
+    components, limits = (
+        components_of(variant, kernel),
+        {"max_repeats": plan.max_repeats, "max_seconds": plan.max_seconds},
+    )
+    common = {"layout": layout, "kernel": kernel, "num_times": num_times, "num_rows": problem.num_rows}
+    found = []
+    if problem.num_rows <= plan.dense_rows:
+        timed = least_seconds(lambda: exact_log_evidence(components, variant.smoothness, problem), **limits)
+        found.append({**common, "method": "exact dense", "log_evidence": timed.value, "seconds": timed.seconds})
+    grouping = least_seconds(problem.observations, max_repeats=1, max_seconds=0.0)
+    with_gradient = num_times in plan.gradient_times
+    # All places of an arbitrary layout differ, so a state-space model with all of them would be larger than a dense one.
+    for size in (None, *plan.num_pseudo) if layout == "grid" else plan.num_pseudo:
+        points = None if size is None else pseudo_points(variant, layout, size)
+        model = Model(make_kernel(variant, kernel), Gaussian(0.0), points)
+        method = "state space" if size is None else "pseudo-points"
+        row = {
+            **common,
+            "method": method,
+            "num_pseudo": size,
+            **time_evidence(model, grouping.value, with_gradient, **limits),
+        }
+        if size is not None and size * num_times * len(components) <= DENSE_PSEUDO:
+            row["dense_bound"] = dense_bound(components, variant.smoothness, problem, points).log_evidence
+        found.append({**row, "grouping_seconds": grouping.seconds})
+    return found
+
+
+def time_evidence(model: Model, data: Any, with_gradient: bool, **limits: Any) -> dict[str, Any]:
+    """The evidence from kernel and rows, chain and features included, as the paper timed it; then its gradient."""
+    compiled = data.num_rows <= COMPILED_ROWS
+    value = eqx.filter_jit(log_evidence) if compiled else log_evidence
+    timed = least_seconds(lambda: float(value(model, data)), **limits)
+    row = {"log_evidence": timed.value, "seconds": timed.seconds, "repeats": timed.repeats}
+    if with_gradient:
+        derivative = jax.value_and_grad(log_evidence)
+        derivative = eqx.filter_jit(derivative) if compiled else derivative
+        timed = least_seconds(lambda: jax.block_until_ready(derivative(model, data)), **limits)
+        row["gradient_seconds"] = timed.seconds
+    return row
+
+
+# --- what should show --------------------------------------------------------------------------------------------------------
+
+
+def select(rows: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
+    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+
+
+def checks(rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    error = max(abs(row["log_evidence"] / row["dense_bound"] - 1) for row in rows if "dense_bound" in row)
+    worst_picture = max(max(picture["mean_error"], picture["deviation_error"]) for picture in shown)
+    return [
+        check("the bound is within 1e-6 of the dense one, relatively", error < 1e-6, f"{error:.1e} at the most"),
+        exactness(rows),
+        *tightness(rows),
+        speed(rows),
+        linear_growth(rows),
+        check(
+            "posterior means and deviations are within 1e-7 of dense ones", worst_picture < 1e-7, f"{worst_picture:.1e}"
+        ),
+    ]
+
+
+def exactness(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    exact = {key(row): row["log_evidence"] for row in rows if row["method"] == "exact dense"}
+    errors = [
+        abs(row["log_evidence"] / exact[key(row)] - 1)
+        for row in select(rows, method="state space")
+        if key(row) in exact
+    ]
+    claim = "the state-space evidence with all places is within 1e-6 of the dense one, relatively"
+    return check(claim, max(errors) < 1e-6, f"{max(errors):.1e} at the most")
+
+
+def key(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["layout"], row["kernel"], row["num_times"]
+
+
+def gaps(rows: list[dict[str, Any]], size: int) -> list[float]:
+    """Exact evidence less the bound, per row of data, wherever a dense or state-space computation knows the former."""
+    exact = {key(row): row["log_evidence"] for row in rows if row["method"] in ("exact dense", "state space")}
+    return [
+        (exact[key(row)] - row["log_evidence"]) / row["num_rows"]
+        for row in select(rows, num_pseudo=size)
+        if key(row) in exact
+    ]
+
+
+def tightness(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    few, many = gaps(rows, 5), gaps(rows, 20)
+    return [
+        check(
+            "with 20 pseudo-points the bound is tight (0.001 a row or less)",
+            max(many) < 1e-3,
+            f"{max(many):.1e} at the most",
+        )
+        if many
+        else check("with 20 pseudo-points the bound is tight", None, ""),
+        check("with 5 it is loose (0.02 a row or more)", min(few) > 0.02, f"{min(few):.3f} at the least")
+        if few
+        else check("with 5 it is loose", None, ""),
+    ]
+
+
+def speed(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    claim = "on the grid, 20 pseudo-points are at least 3 times as fast as the state-space model with all places, from 1,000 times on"
+    vanilla = {key(row): row["seconds"] for row in select(rows, method="state space") if row["num_times"] >= 1000}
+    ratios = {
+        key(row): vanilla[key(row)] / row["seconds"]
+        for row in select(rows, layout="grid", num_pseudo=20)
+        if key(row) in vanilla
+    }
+    if not ratios:
+        return check(claim, None, "")
+    least = min(ratios, key=lambda where: ratios[where])
+    detail = f"{ratios[least]:.1f} times at the least ({least[1]}, {number(least[2])} times)"
+    return check(claim, ratios[least] >= 3, detail)
+
+
+def linear_growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The power of the number of times that the seconds follow, over the last factor of ten (20 pseudo-points)."""
+    claim = "time grows linearly in the number of times, up to 100,000"
+    powers = []
+    for layout, kernel in itertools.product(LAYOUTS, KERNELS):
+        found = {row["num_times"]: row["seconds"] for row in select(rows, layout=layout, kernel=kernel, num_pseudo=20)}
+        if {10_000, 100_000} <= set(found):
+            powers.append(float(np.log10(found[100_000] / found[10_000])))
+    if not powers:
+        return check(claim, None, "")
+    # A tenth of a power either way is what a shared machine does to a minimum of repeats.
+    return check(
+        claim,
+        max(powers) < 1.15,
+        f"seconds follow the {min(powers):.2f}th to {max(powers):.2f}th power from 10,000 to 100,000 times",
+    )

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""What every experiment writes: its numbers (`expected.json`), its page (`README.md`), and where they were measured.
+
+A page is a function of the numbers alone, so nothing on it is typed in.
+"""
+
+import datetime
+import importlib.metadata
+import json
+import logging
+import os
+import pathlib
+import platform
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+
+from weft import __version__
+from weft.experiments.settings import Settings
+
+__all__ = ["Results", "carry_out", "check", "checks_table", "number", "provenance", "say", "table"]
+
+# Plain JSON: dictionaries, lists, text, numbers, None.
+Results = dict[str, Any]
+
+logger = logging.getLogger("weft")
+
+NUMBERS_FILE, PAGE_FILE = "expected.json", "README.md"
+PACKAGES = ("numpy", "scipy", "jax", "numba", "equinox")
+
+
+def carry_out(name: str, experiment: ModuleType, settings: Settings) -> pathlib.Path:
+    """Measure, then write numbers and page; double precision holds within it."""
+    settings.output.mkdir(parents=True, exist_ok=True)
+    begun, stopwatch = datetime.datetime.now(datetime.UTC), time.perf_counter()
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    with jax.enable_x64(True):
+        results = experiment.measure(settings)
+    results = {
+        "experiment": name,
+        "variant": settings.variant,
+        "quick": settings.quick,
+        "seed": settings.seed,
+        **results,
+        "measured": {
+            "date": begun.date().isoformat(),
+            "seconds": time.perf_counter() - stopwatch,
+            # Kilobytes on Linux, bytes on macOS.
+            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            * (1 if sys.platform == "darwin" else 1024),
+            "machine": machine(),
+            "load_before": load,
+            "versions": versions(),
+        },
+    }
+    numbers = settings.output / NUMBERS_FILE
+    numbers.write_text(json.dumps(results, indent=1, default=plain) + "\n")
+    page = settings.output / PAGE_FILE
+    # From the file, so that the page can be made again from it to the letter.
+    page.write_text(experiment.page(json.loads(numbers.read_text())))
+    return page
+
+
+def plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, pathlib.PurePath):
+        return str(value)
+    raise TypeError(f"results hold a {type(value).__name__}, which JSON cannot")
+
+
+def say(text: str) -> None:
+    """One line about how far a run is; runs take minutes."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def machine() -> dict[str, Any]:
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {
+        "processor": processor_name(),
+        "cores": available,
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None,
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def processor_name() -> str:
+    listing = pathlib.Path("/proc/cpuinfo")
+    if listing.exists():
+        for line in listing.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def versions() -> dict[str, str]:
+    found = {"weft": __version__, "python": platform.python_version()}
+    found |= {package: importlib.metadata.version(package) for package in PACKAGES}
+    commit = current_commit()
+    return found if commit is None else found | {"commit": commit}
+
+
+def current_commit() -> str | None:
+    """The commit of the working copy this package is in, if it is in one."""
+    try:
+        answer = subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"],
+            cwd=pathlib.Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.stdout.strip()
+
+
+# --- pages -------------------------------------------------------------------------------------------------------------------
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A Markdown table; the first column is set left, the others right."""
+    lines = [f"| {' | '.join(header)} |", f"|---|{'---:|' * (len(header) - 1)}"]
+    lines += [f"| {' | '.join(number(cell) for cell in row)} |" for row in rows]
+    return "\n".join(lines)
+
+
+def number(value: object, digits: int = 4) -> str:
+    """A number for a reader; a dash where there is none."""
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:,.0f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return str(value)
+
+
+def check(claim: str, holds: bool | None, measured: str) -> dict[str, Any]:
+    """One thing the experiment should show; `holds` is None where this run cannot tell."""
+    return {"claim": claim, "holds": None if holds is None else bool(holds), "measured": measured}
+
+
+def checks_table(checks: Iterable[dict[str, Any]]) -> str:
+    words = {True: "yes", False: "**no**", None: "not tested in this run"}
+    return table(
+        ("what should show", "shown", "measured"), [(c["claim"], words[c["holds"]], c["measured"]) for c in checks]
+    )
+
+
+def provenance(results: Results) -> str:
+    """The last section of every page: how to run it again, on what it ran, how long, how much memory."""
+    measured = results["measured"]
+    hardware, memory = measured["machine"], measured["machine"]["memory_bytes"]
+    flags = "".join(
+        [
+            " --quick" if results["quick"] else "",
+            f" --variant {results['variant']}" if results["variant"] != "scripts" else "",
+        ]
+    )
+    lines = [
+        f"Made by `weft reproduce {results['experiment']}{flags}` on {measured['date']} in {number(measured['seconds'], 3)} s, "
+        f"with {measured['peak_memory_bytes'] / 1e9:.2f} GB of memory at the most.",
+        f"Machine: {hardware['processor']}, {hardware['cores']} cores"
+        + (f", {memory / 1e9:.0f} GB" if memory else "")
+        + f", {hardware['system']}.",
+    ]
+    load = measured["load_before"]
+    if load is not None and load > 0.5:
+        lines.append(
+            f"Other work was running on it ({load:.1f} processes waiting for its {hardware['cores']} cores when this began), "
+            "so times are upper limits and only their ratios say much."
+        )
+    lines.append("Versions: " + ", ".join(f"{name} {version}" for name, version in measured["versions"].items()) + ".")
+    lines.append(f"All numbers of this page are in [{NUMBERS_FILE}]({NUMBERS_FILE}), from which it is made.")
+    return "## Where this was measured\n\n" + "\n".join(lines) + "\n"

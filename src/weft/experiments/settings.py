@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+"""What a user may choose about a run."""
+
+import dataclasses
+import pathlib
+
+__all__ = ["VARIANTS", "Settings"]
+
+VARIANTS = ("scripts", "text")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How to run an experiment; None leaves a choice to the experiment, which may differ when `quick`."""
+
+    output: pathlib.Path
+    quick: bool = False
+    data: pathlib.Path | None = None
+    download: bool = False
+    variant: str = "scripts"
+    seed: int = 0
+    max_iterations: int | None = None
+    max_seconds: float | None = None
+    pseudo_points: tuple[int, ...] | None = None
+    sets: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise ValueError(f"variant must be 'scripts' or 'text'; it is {self.variant!r}")
+        if self.download and self.data is None:
+            raise ValueError("download needs data: the folder to fetch the files into")
+        if any(number < 1 for number in self.pseudo_points or ()):
+            raise ValueError(f"pseudo_points must be positive numbers; they are {self.pseudo_points}")
