@@ -65,6 +65,11 @@ def matrices(kernel, time, step):
 
 
 @eqx.filter_jit
+def covariances(kernel, times, others):
+    return kernel.covariance(times[:, None], others[:, None])
+
+
+@eqx.filter_jit
 def over_steps(kernel, steps):
     form = kernel.state_space()
     return jax.vmap(form.transition)(steps), jax.vmap(form.process_noise)(steps)
@@ -97,7 +102,7 @@ def test_matern_matrices_have_twelve_digits_in_every_entry(order):
 @pytest.mark.parametrize(("order", "tolerance"), [(2, 1e-12), (3, 1e-12), (6, 1e-12), (10, 1e-11)])
 def test_eq_matrices_have_twelve_digits_in_every_entry(order, tolerance):
     lengthscale = 0.37
-    steps = RATIOS * lengthscale
+    steps = RATIOS[:: order // 5 + 1] * lengthscale
     transitions, noises = over_steps(EQ(lengthscale, order=order), jnp.asarray(steps))
     *rates, damping = CHAINS[order]
     drift = high_precision.damped_chain(rates, damping)
@@ -216,7 +221,7 @@ def over_steps_jacobian(kernel, lengthscale, steps, argument):
     return jax.vmap(jax.jacfwd(both, argnums=argument), in_axes=(None, 0))(lengthscale, steps)
 
 
-@pytest.mark.parametrize("name", [*STATIONARY, *TRENDS])
+@pytest.mark.parametrize("name", ["matern72", "eq", "periodic", "product", "damped wave", "mixed"])
 def test_reverse_mode_equals_forward_mode_and_is_finite_from_step_zero_to_endless(name):
     kernel = (STATIONARY | TRENDS)[name]
     steps = jnp.array([0.0, 1e-9, 0.2, 0.8, 1.6, 40.0, 1e5, 1e300])
@@ -249,7 +254,7 @@ log_steps = st.floats(-8.0, 3.0).map(lambda exponent: 10.0**exponent)
 @given(first=log_steps, second=log_steps)
 def test_steps_compose_and_time_reverses(name, first, second):
     kernel = STATIONARY[name]
-    start, zero = jnp.asarray(0.0), jnp.asarray(0.0)
+    start = jnp.asarray(0.0)
     readout, covariance, early, early_noise = map(np.asarray, matrices(kernel, start, jnp.asarray(first)))
     _, _, late, late_noise = map(np.asarray, matrices(kernel, start, jnp.asarray(second)))
     _, _, whole, whole_noise = map(np.asarray, matrices(kernel, start, jnp.asarray(first + second)))
@@ -272,10 +277,10 @@ def test_steps_compose_and_time_reverses(name, first, second):
     correlation = np.where(scale > 0, whole_noise / np.where(scale > 0, scale, 1.0), 0.0)
     assert np.linalg.eigvalsh(correlation)[0] > -1e-12
     if name not in APPROXIMATE:
-        expected = kernel(np.zeros((1, 1)), np.array([[first]]))[0, 0]
+        expected = covariances(kernel, jnp.zeros(1), jnp.array([first]))[0, 0]
         assert_allclose(readout @ early @ covariance @ readout, expected, rtol=0, atol=3e-13 * (1 + first))
-    assert_allclose(readout @ covariance @ readout, kernel.variances(np.zeros((1, 1)))[0], rtol=1e-13)
-    _, _, identity, nothing = matrices(kernel, start, zero)
+    assert_allclose(readout @ covariance @ readout, covariances(kernel, jnp.zeros(1), jnp.zeros(1))[0, 0], rtol=1e-13)
+    _, _, identity, nothing = matrices(kernel, start, start)
     assert np.array_equal(identity, np.eye(len(readout)))
     assert not np.any(nothing)
 
@@ -297,7 +302,7 @@ def test_trends_follow_their_covariance(name, start, first, second):
     deviations = np.sqrt(np.diagonal(whole_noise))
     difference = late @ early_noise @ late.T + late_noise - whole_noise
     assert np.all(np.abs(difference) <= 1e-11 * np.outer(deviations, deviations) + 1e-300)
-    expected = kernel(np.array([start, middle]), np.array([end]))
+    expected = covariances(kernel, jnp.array([start, middle]), jnp.array([end]))
     assert_allclose(readout @ whole @ before @ readout, expected[0, 0], rtol=1e-11, atol=1e-12)
     assert_allclose(readout @ late @ between @ readout, expected[1, 0], rtol=1e-11, atol=1e-12)
 

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.sparse
 from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, is_concrete
@@ -125,7 +126,7 @@ class Graph(Kernel):
 
 def decompose(laplacian: Any) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of a graph Laplacian: symmetric, positive semidefinite, dense or SciPy sparse."""
-    matrix = np.asarray(laplacian.toarray() if hasattr(laplacian, "toarray") else laplacian, dtype=np.float64)
+    matrix = np.asarray(laplacian.toarray() if scipy.sparse.issparse(laplacian) else laplacian, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not matrix.shape[0]:
         raise ValueError(f"Graph: the Laplacian must be a square matrix; its shape is {matrix.shape}")
     if not np.all(np.isfinite(matrix)):
