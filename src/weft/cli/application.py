@@ -4,11 +4,13 @@
 Nothing heavy is imported until a verb runs, so that `weft --help` answers at once.
 """
 
+import contextlib
+import logging
 import os
 import sys
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -56,8 +58,7 @@ for place, (title, verbs) in enumerate(_VERBS.items()):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit status; standard error gets one sentence if it is not 0."""
     try:
-        with warnings.catch_warnings():
-            warnings.showwarning = _show_warning
+        with _remarks_shown():
             status = app(
                 sys.argv[1:] if arguments is None else list(arguments),
                 exit_on_error=False,
@@ -83,6 +84,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         print("weft: the above is a fault of weft, not of your input; please report it", file=sys.stderr)
         return UNEXPECTED
+
+
+@contextlib.contextmanager
+def _remarks_shown() -> Iterator[None]:
+    """What the library logs and warns of, as lines on standard error."""
+    logger, handler = logging.getLogger("weft"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("weft: note: %(message)s"))
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = _show_warning
+            yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
 
 
 def is_for_people(error: BaseException) -> bool:

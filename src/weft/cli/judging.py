@@ -75,7 +75,7 @@ def evaluate(
     json: AsJson = False,
 ) -> None:
     """Cross-validate: hold rows out, predict them, and score that beside naive baselines."""
-    from weft.cli.modelling import load_estimator, read_rows
+    from weft.cli.modelling import fit_estimator, load_estimator, read_rows
     from weft.config import estimator_arguments
     from weft.data.files import check_output, file_kind, write_table
     from weft.estimator import SpaceTimeGP
@@ -90,10 +90,8 @@ def evaluate(
     if model is not None:
         gp = load_estimator(model)
     else:
-        settings = completed_settings(settings, data)
-        gp = SpaceTimeGP(**estimator_arguments(settings))
-        if not refit:
-            gp.fit(data)
+        settings, remarks = completed_settings(settings, data)
+        gp = SpaceTimeGP(**estimator_arguments(settings)) if refit else fit_estimator(settings, data, remarks)
     kinds = names_in(by) or settings.evaluate.by
     count = settings.evaluate.folds if folds is None else folds
     scored = {kind: cross_validated(gp, data, kind, count, refit=refit) for kind in kinds}

@@ -2,12 +2,12 @@
 """Verbs that need no table of the user's: demo, reproduce, doctor."""
 
 import pathlib
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
 from weft.cli.options import AsJson
-from weft.cli.printing import aligned, emit, remark, score_table
+from weft.cli.printing import emit, remark, score_table
 
 __all__ = ["demo", "doctor", "reproduce"]
 
@@ -29,31 +29,27 @@ def demo(*, output: OutputFolder = pathlib.Path("demo-output"), json: AsJson = F
 def reproduce(
     experiment: Annotated[str | None, Parameter(help="Its name.")] = None,
     *,
-    quick: Annotated[
-        bool, Parameter(help="A small version that only shows that it works.", show_default=False)
-    ] = False,
-    data: Annotated[pathlib.Path | None, Parameter(help="The folder with the data sets.")] = None,
+    quick: Annotated[bool, Parameter(help="A small version of everything, in seconds.", show_default=False)] = False,
+    data: Annotated[pathlib.Path | None, Parameter(help="The folder of the original files.")] = None,
     download: Annotated[
-        bool, Parameter(help="Fetch what is missing from those who publish it.", show_default=False)
+        bool, Parameter(help="Fetch the original files into --data first.", show_default=False)
     ] = False,
-    output: OutputFolder = pathlib.Path("reproduced"),
+    output: Annotated[
+        pathlib.Path | None,
+        Parameter(name=["--output", "-o"], help="The folder to write to; named after it if not given."),
+    ] = None,
+    seed: int = 0,
     json: AsJson = False,
 ) -> None:
     """Repeat an experiment of the paper; without a name, list them."""
-    import importlib
-    import importlib.util
+    from weft.experiments import EXPERIMENTS, run
 
-    if importlib.util.find_spec("weft.experiments") is None:
-        raise ImportError("this installation of weft has no experiments; they are in its repository")
-    experiments: Any = importlib.import_module("weft.experiments")
-    known: dict[str, str] = dict(experiments.EXPERIMENTS)
     if experiment is None:
-        emit({"experiments": known}, aligned([[name, ""] for name in known]), as_json=json)
+        text = _left([[name, meaning] for name, meaning in EXPERIMENTS.items()])
+        emit({"experiments": dict(EXPERIMENTS)}, text, as_json=json)
         return
-    if experiment not in known:
-        raise ValueError(f"there is no experiment {experiment!r}; there are {', '.join(known)}")
-    result = experiments.reproduce(experiment, quick=quick, data=data, download=download, output=output, say=remark)
-    emit(result.record, result.text, as_json=json)
+    page = run(experiment, quick=quick, data=data, download=download, output=output, seed=seed)
+    emit({"experiment": experiment, "page": str(page)}, f"saved {page}", as_json=json)
 
 
 def doctor(*, json: AsJson = False) -> int:

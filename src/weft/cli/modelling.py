@@ -2,6 +2,7 @@
 """Verbs that make a model or tell what is in one: fit, update, info."""
 
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -53,8 +54,8 @@ def fit(
     settings = settings_from(config, table, columns, model)
     check_output(output)
     rows = read_rows(settings)
-    settings = completed_settings(settings, rows)
-    gp = fit_estimator(settings, rows, output, resume=resume)
+    settings, remarks = completed_settings(settings, rows)
+    gp = fit_estimator(settings, rows, remarks, checkpoint=checkpoint_of(output), resume=resume)
     gp.save(output)
     was_interrupted = gp.result_.message.startswith("interrupted")
     if was_interrupted:
@@ -101,20 +102,31 @@ def read_rows(settings: "Settings") -> Any:
 
 
 def fit_estimator(
-    settings: "Settings", rows: Any, output: pathlib.Path, *, resume: bool, say_notes: bool = True
+    settings: "Settings",
+    rows: Any,
+    remarks: Sequence[str] = (),
+    *,
+    checkpoint: pathlib.Path | None = None,
+    resume: bool = False,
 ) -> "SpaceTimeGP":
-    """A fitted estimator, with a checkpoint beside `output`, after remarks on what is odd about the rows."""
+    """A fitted estimator. Remarks, and what is odd about the rows, are said once it is clear that they can be used."""
     from weft.config import estimator_arguments
     from weft.data.inspect import survey_table
     from weft.data.tables import as_table
     from weft.estimator import SpaceTimeGP
 
     gp = SpaceTimeGP(**estimator_arguments(settings))
-    if say_notes:
-        table = as_table(rows, [gp.time, *gp.space, gp.target])
-        for note in survey_table(table, time=gp.time, space=gp.space, target=gp.target).notes:
-            remark(f"weft: note: {note}")
-    return gp.fit(rows, checkpoint=checkpoint_of(output), resume=resume)
+    table = as_table(rows, [gp.time, *gp.space, gp.target])
+    survey = survey_table(table, time=gp.time, space=gp.space, target=gp.target)
+    unsaid = [*remarks, *(f"note: {note}" for note in survey.notes)]
+
+    def say(step: Any = None) -> None:
+        while unsaid:
+            remark(f"weft: {unsaid.pop(0)}")
+
+    gp.fit(rows, checkpoint=checkpoint, resume=resume, callback=say)
+    say()
+    return gp
 
 
 def checkpoint_of(output: pathlib.Path) -> pathlib.Path:

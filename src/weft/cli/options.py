@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from weft.cli.printing import remark
-
 if TYPE_CHECKING:
     from weft.config import Settings
 
@@ -126,8 +124,8 @@ def settings_from(
     )
 
 
-def completed_settings(settings: "Settings", table: Any) -> "Settings":
-    """The settings with time, space and target, guessed from the table where nothing says them, and a remark why."""
+def completed_settings(settings: "Settings", table: Any) -> "tuple[Settings, list[str]]":
+    """The settings with time, space and target, guessed from the table where nothing says them, and remarks why."""
     import msgspec
 
     from weft.data.inspect import guess_columns
@@ -136,10 +134,11 @@ def completed_settings(settings: "Settings", table: Any) -> "Settings":
     data = settings.data
     missing = [role for role in ("time", "space", "target") if getattr(data, role) is None]
     if not missing:
-        return settings
+        return settings, []
     seen = as_table(table)
     guesses = guess_columns(seen)
     found: dict[str, Any] = {}
+    remarks: list[str] = []
     for role in missing:
         guess = getattr(guesses, role)
         if guess is None:
@@ -147,8 +146,8 @@ def completed_settings(settings: "Settings", table: Any) -> "Settings":
                 f"cannot tell which column is the {role}; name it with --{role} (the table has {', '.join(seen.names)})"
             )
         found[role] = guess.columns if role == "space" else guess.columns[0]
-        remark(f"weft: {role} is {', '.join(guess.columns)}: {guess.reason}")
-    return msgspec.structs.replace(settings, data=msgspec.structs.replace(data, **found))
+        remarks.append(f"{role} is {', '.join(guess.columns)}: {guess.reason}")
+    return msgspec.structs.replace(settings, data=msgspec.structs.replace(data, **found)), remarks
 
 
 def _count_or_word(text: str | None) -> int | str | None:

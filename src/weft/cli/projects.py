@@ -3,6 +3,7 @@
 
 import pathlib
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -44,9 +45,24 @@ def check(
     target: Annotated[pathlib.Path, Parameter(help="A weft.toml, or a table.")] = CONFIG, *, json: AsJson = False
 ) -> None:
     """Read a config's table and say what is in it, what is odd, and what a fit will take. Fits nothing."""
+    from weft.cli.costs import cost_of
+    from weft.cli.modelling import read_rows
+    from weft.config import estimator_arguments
+    from weft.estimator import SpaceTimeGP
+
     settings = _settings_of(target)
-    record, text = checked(settings)
-    emit(record, text, as_json=json)
+    rows = read_rows(settings)
+    settings, remarks = completed_settings(settings, rows)
+    cost = cost_of(SpaceTimeGP(**estimator_arguments(settings)), rows)
+    survey = surveyed(settings, rows)
+    lines = [
+        ["memory to fit, about", megabytes(cost.memory_bytes)],
+        ["memory there is", megabytes(cost.available_bytes)],
+        ["time to fit, about", _duration(cost.fit_seconds)],
+    ]
+    notes = [f"note: {note}" for note in survey.notes]
+    text = "\n".join([*remarks, survey_text(survey, lines), *notes])
+    emit(survey.to_json() | cost._asdict(), text, as_json=json)
 
 
 def run(
@@ -78,10 +94,15 @@ def run(
         check_output(file)
     rows = read_rows(settings)
     asked = None if settings.predict.table is None else read_table(settings.predict.table)
-    settings = completed_settings(settings, rows)
-    survey_record, survey_text = checked(settings, rows)
-    remark(survey_text)
-    gp = fit_estimator(settings, rows, files["model"], resume=resume, say_notes=False)
+    settings, remarks = completed_settings(settings, rows)
+    survey = surveyed(settings, rows)
+    gp = fit_estimator(
+        settings,
+        rows,
+        [*remarks, f"fitting these rows\n{survey_text(survey)}"],
+        checkpoint=checkpoint_of(files["model"]),
+        resume=resume,
+    )
     gp.save(files["model"])
     if gp.result_.message.startswith("interrupted"):
         remark(f"weft: interrupted; the best so far is in {files['model']}, and --resume goes on from it")
@@ -106,7 +127,7 @@ def run(
     checkpoint_of(files["model"]).unlink(missing_ok=True)
     seconds = time.perf_counter() - started
     record = {
-        "check": survey_record,
+        "check": survey.to_json(),
         "fit": fitted_record(gp),
         "scores": tidy.to_dict("records"),
         "verdict": content.verdict.headline,
@@ -158,19 +179,18 @@ def inferred_settings(
     return settings, reasons, notes
 
 
-def checked(settings: "Settings", rows: Any = None) -> tuple[dict[str, Any], str]:
-    """What a table holds and what fitting it takes, as a record and as text; a table that cannot be fitted raises."""
-    from weft.cli.modelling import read_rows
-    from weft.config import estimator_arguments
+def surveyed(settings: "Settings", rows: Any) -> "Survey":
+    """Counts of the table of completed settings."""
     from weft.data.inspect import survey_table
     from weft.data.tables import as_table
-    from weft.estimator import SpaceTimeGP
 
-    rows = read_rows(settings) if rows is None else rows
-    settings = completed_settings(settings, rows)
-    gp = SpaceTimeGP(**estimator_arguments(settings))
-    table = as_table(rows, [gp.time, *gp.space, gp.target])
-    survey = survey_table(table, time=gp.time, space=gp.space, target=gp.target)
+    time_column, space, target = settings.data.time, settings.data.space or (), settings.data.target
+    assert time_column is not None
+    assert target is not None
+    return survey_table(as_table(rows, [time_column, *space, target]), time=time_column, space=space, target=target)
+
+
+def survey_text(survey: "Survey", more: Sequence[Sequence[str]] = ()) -> str:
     lines = [
         ["rows", f"{survey.num_rows:,}"],
         ["without a value", f"{survey.num_missing_target:,}"],
@@ -182,11 +202,11 @@ def checked(settings: "Settings", rows: Any = None) -> tuple[dict[str, Any], str
         ["usual step", survey.step_words],
         ["gaps in time", f"{survey.num_gaps:,}"],
         ["present of places x times", f"{survey.share_present:.1%}"],
-        [f"lowest {gp.target}", f"{survey.target_lowest:g}"],
-        [f"highest {gp.target}", f"{survey.target_highest:g}"],
+        ["lowest value", f"{survey.target_lowest:g}"],
+        ["highest value", f"{survey.target_highest:g}"],
+        *more,
     ]
-    text = "\n".join([aligned(lines), *(f"note: {note}" for note in survey.notes)])
-    return survey.to_json(), text
+    return aligned(lines)
 
 
 def _settings_of(target: pathlib.Path) -> "Settings":
