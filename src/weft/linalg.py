@@ -18,8 +18,6 @@ def cholesky(gram: Float[Array, "pseudo pseudo"]) -> Float[Array, "pseudo pseudo
     return jnp.linalg.cholesky(gram + jitter * jnp.eye(size))
 
 
-def whiten(
-    factor: Float[Array, "pseudo pseudo"], cross: Float[Array, "place pseudo"]
-) -> Float[Array, "place pseudo"]:
+def whiten(factor: Float[Array, "pseudo pseudo"], cross: Float[Array, "place pseudo"]) -> Float[Array, "place pseudo"]:
     """`cross` times the inverse transpose of the lower triangular `factor`."""
     return solve_triangular(factor, cross.T, lower=True).T

@@ -85,7 +85,7 @@ class Observations(eqx.Module):
         if places.shape[1] == 0:
             raise ValueError("places has no column; give one column per coordinate")
         for name, array in (("times", times), ("places", places)):
-            refuse_rows(~np.isfinite(array).reshape(len(array), -1).all(axis=1), f"{name} must be finite", array)
+            refuse_rows(~np.isfinite(array).all(axis=tuple(range(1, array.ndim))), f"{name} must be finite", array)
         refuse_rows(np.isinf(values), "values must be finite, or NaN where missing", values)
         present = ~np.isnan(values)
         if not present.any():

@@ -3,6 +3,7 @@
 
 import functools
 import pathlib
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +13,7 @@ from weft.arrays import AnyArray, ArrayLike, require_float64
 from weft.data.archive import write_archive
 from weft.data.layout import Layout
 from weft.data.observations import Observations, distinct_rows
+from weft.engines.base import Moments
 from weft.engines.choose import choose_engine
 from weft.inference import joint
 from weft.inference.approximate import find_sites
@@ -125,18 +127,20 @@ class Posterior:
 
     def marginals(self, times: ArrayLike, places: ArrayLike) -> Marginals:
         """Mean and variance of f at paired rows of times and places."""
-        mean, _, total_variance = self._moments(times, places)
-        return Marginals(mean.sum(axis=1), total_variance)
+        return self._totals(times, places, filtered=False)
 
     def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
         """Mean and variance of f at each row given only what was seen up to and including its time."""
-        mean, _, total_variance = self._moments(times, places, filtered=True)
-        return Marginals(mean.sum(axis=1), total_variance)
+        return self._totals(times, places, filtered=True)
 
     def components(self, times: ArrayLike, places: ArrayLike) -> tuple[Marginals, ...]:
         """Mean and variance of each component of the kernel, then of the mean function if the model has one."""
-        means, variances, _ = self._moments(times, places)
-        return tuple(Marginals(mean, variance) for mean, variance in zip(means.T, variances.T, strict=True))
+        times, places = checked_rows(times, places, self.num_columns)
+        mean, variance = np.empty((2, len(self.model.components), len(times)))
+        for block, asked, moments in self._moments(times, places, filtered=False):
+            mean[:, block] = asked.in_order(np.asarray(moments.mean)).T
+            variance[:, block] = (asked.in_order(np.asarray(moments.variance)) + asked.unexplained).T
+        return tuple(Marginals(*each) for each in zip(mean, variance, strict=True))
 
     def predict(
         self,
@@ -302,20 +306,25 @@ class Posterior:
             return question
         return Question(self.model, self._bases, self.times, self.rows, times, places)
 
-    def _moments(
-        self, times: ArrayLike, places: ArrayLike, *, filtered: bool = False
-    ) -> tuple[Float[np.ndarray, "query component"], Float[np.ndarray, "query component"], Float[np.ndarray, " query"]]:
+    def _totals(self, times: ArrayLike, places: ArrayLike, *, filtered: bool) -> Marginals:
         times, places = checked_rows(times, places, self.num_columns)
-        mean = np.empty((len(times), len(self.model.components)))
-        variance = np.empty_like(mean)
-        total_variance = np.empty(len(times))
+        mean, variance = np.empty((2, len(times)))
+        for block, asked, moments in self._moments(times, places, filtered=filtered):
+            mean[block] = asked.in_order(np.asarray(moments.mean).sum(axis=1))
+            variance[block] = asked.in_order(np.asarray(moments.total_variance)) + asked.unexplained.sum(axis=1)
+        return Marginals(mean, variance)
+
+    def _moments(
+        self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"], *, filtered: bool
+    ) -> Iterator[tuple[Int[np.ndarray, " block"], Question, Moments]]:
+        """Row numbers, question and answer of each block of the rows asked about."""
         for block in blocks_of_rows(places, self.weights.shape[1]):
             asked = self._ask(times[block], places[block])
-            moments = self._engine.moments(asked.chain, self.weights, asked.rows, asked.queries, filtered=filtered)
-            mean[block] = asked.in_order(np.asarray(moments.mean))
-            variance[block] = asked.in_order(np.asarray(moments.variance)) + asked.unexplained
-            total_variance[block] = asked.in_order(np.asarray(moments.total_variance)) + asked.unexplained.sum(axis=1)
-        return mean, variance, total_variance
+            yield (
+                block,
+                asked,
+                self._engine.moments(asked.chain, self.weights, asked.rows, asked.queries, filtered=filtered),
+            )
 
     def _sums(
         self,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Rows asked about, in an engine's terms, in blocks of bounded memory."""
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -29,26 +30,26 @@ def checked_rows(
     if places.shape[1] != width:
         raise ValueError(f"places must have the {width} columns of the data's places; they have {places.shape[1]}")
     for name, array in (("times", times), ("places", places)):
-        refuse_rows(~np.isfinite(array).reshape(len(array), -1).all(axis=1), f"{name} must be finite", array)
+        refuse_rows(~np.isfinite(array).all(axis=tuple(range(1, array.ndim))), f"{name} must be finite", array)
     return times, places
 
 
 def blocks_of_rows(places: Float[np.ndarray, "query dim"], num_bottleneck: int) -> Iterator[Int[np.ndarray, " block"]]:
-    """Row numbers in blocks, each with few enough distinct places for the budget; rows of one place stay together.
+    """Row numbers in blocks: so many rows at most, and of those few enough distinct places for the budget of weights.
 
-    Every block costs a pass over the whole series, so there are as few as the budget allows.
+    Every block costs a pass over the whole series, so there are as few as that allows.
     """
     most_places = max(1, WEIGHTS_BUDGET // (8 * num_bottleneck))
-    if len(places) <= min(most_places, MOST_ROWS_AT_ONCE):
-        if len(places) > 0:
-            yield np.arange(len(places))
-        return
-    distinct, place = distinct_rows(places)
-    order = np.argsort(place, kind="stable")
-    first_row = np.searchsorted(place[order], np.arange(0, len(distinct), most_places))
-    for start, stop in zip(first_row, [*first_row[1:], len(order)], strict=True):
-        for begin in range(start, stop, MOST_ROWS_AT_ONCE):
-            yield order[begin : min(begin + MOST_ROWS_AT_ONCE, stop)]
+    for first in range(0, len(places), MOST_ROWS_AT_ONCE):
+        some = np.arange(first, min(first + MOST_ROWS_AT_ONCE, len(places)))
+        if len(some) <= most_places:
+            yield some
+            continue
+        distinct, place = distinct_rows(places[some])
+        order = np.argsort(place, kind="stable")
+        starts = np.searchsorted(place[order], np.arange(0, len(distinct), most_places))
+        for start, stop in itertools.pairwise([*starts.tolist(), len(order)]):
+            yield some[order[start:stop]]
 
 
 class Question:
