@@ -13,7 +13,7 @@ from weft.data.observations import as_numbers, distinct_rows, refuse_rows
 from weft.model import Model
 from weft.state_space.chain import Chain, Queries, Rows
 from weft.state_space.features import Basis
-from weft.state_space.prior import chain_at, check_places, features_at, num_pseudo, time_variances_at
+from weft.state_space.prior import chain_at, check_places, check_times, features_at, num_pseudo, time_variances_at
 
 # The weights of the distinct places asked about are the one large thing an answer needs besides itself.
 WEIGHTS_BUDGET = 128 * 2**20
@@ -72,6 +72,7 @@ class Question:
         features = features_at(model, bases, distinct)
         # New times enter the chain as steps without rows.
         all_times, number = np.unique(np.concatenate([data_times, times]), return_inverse=True)
+        check_times(model, all_times)
         of_data, of_query = number[: len(data_times)], number[len(data_times) :]
         self._order = np.argsort(of_query, kind="stable")
         self.chain: Chain = chain_at(model, num_pseudo(model.components, bases, distinct), all_times)

@@ -14,7 +14,6 @@ from weft.model import Model
 from weft.state_space.chain import Chain, ComponentChain
 from weft.state_space.features import Basis, Features, features_at_pseudo_points, make_bases, make_features
 
-
 PLACES_AT_ONCE = 1 << 14
 
 
@@ -42,6 +41,7 @@ class Prior(eqx.Module):
 
 def make_prior(model: Model, data: Observations) -> Prior:
     check_places(model, data.places)
+    check_times(model, data.times)
     grouping = data.grouping
     return _make_prior(
         model, time_grid(data.times), data.places, np.asarray(grouping.time_of_row), np.asarray(grouping.place_of_row)
@@ -194,6 +194,12 @@ def _features_at(model: Model, bases: tuple[Basis, ...], places: Float[AnyArray,
 def bases_of(model: Model, places: Float[AnyArray, "place dim"]) -> tuple[Basis, ...]:
     """The model's bases where `places` are those of its data."""
     return make_bases(model.components, model.pseudo_points_of(places))
+
+
+def check_times(model: Model, times: Float[np.ndarray, " time"]) -> None:
+    """Raise unless every time kernel takes these sorted `times` (a Wiener process, say, has a first one)."""
+    for component in model.components:
+        component.time.check_inputs(times[[0, -1], None])
 
 
 def check_places(model: Model, places: Float[np.ndarray, "place dim"]) -> None:
