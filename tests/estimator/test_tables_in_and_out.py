@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+"""Tables of every kind in and out: equal numbers, same kind, order, index and time zone."""
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose, assert_array_equal
+
+import weft
+from tests.estimator.tables import DAYS, STATIONS
+from weft.data.files import read_table, write_table
+from weft.estimator import space_time_gp
+
+
+def as_dataset(table: pd.DataFrame) -> xr.Dataset:
+    """The same rows on a grid of times and stations."""
+    first = table.iloc[:STATIONS]
+    return xr.Dataset(
+        {"value": (("time", "station"), table["value"].to_numpy().reshape(DAYS, STATIONS))},
+        coords={
+            "time": table["time"].to_numpy()[::STATIONS],
+            **{name: ("station", first[name].to_numpy()) for name in ("lon", "lat", "elevation")},
+        },
+    )
+
+
+KINDS = {
+    "pandas": lambda table: table,
+    "polars": pl.from_pandas,
+    "pyarrow": lambda table: pa.Table.from_pandas(table, preserve_index=False),
+    "xarray": as_dataset,
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_gives_the_same_numbers(fitted, table, kind):
+    expected = fitted.predict(table)
+    given = KINDS[kind](table)
+    rows = fitted.fitted_.read(given)
+    pandas_rows = fitted.fitted_.read(table)
+    translation = fitted.translation_
+    assert_array_equal(translation.times(rows), translation.times(pandas_rows))
+    assert_array_equal(translation.places(rows), translation.places(pandas_rows))
+    assert_array_equal(rows.values, pandas_rows.values)
+    answer = fitted.predict(given)
+    assert type(answer) is type(given)
+    for name in ("mean", "sd", "latent_sd", "q0.05", "q0.95"):
+        assert_array_equal(np.asarray(answer[name]).reshape(-1), expected[name])
+
+
+def test_a_fit_from_polars_with_a_time_zone_equals_one_from_pandas(fitted, table):
+    zoned = table.assign(time=table["time"].dt.tz_localize("UTC").dt.tz_convert("Europe/Rome"))
+    gp = weft.SpaceTimeGP(**fitted.get_params()).fit(pl.from_pandas(zoned))
+    # An hour before midnight is a day earlier by the clock of the origin, so the last digits of times differ.
+    assert_allclose(gp.result_.log_evidence, fitted.result_.log_evidence, rtol=1e-6)
+    answer = gp.predict(zoned)
+    assert str(answer["time"].dtype) == str(zoned["time"].dtype)
+    assert_allclose(answer["mean"], fitted.predict(table)["mean"], rtol=1e-5)
+    with pytest.raises(ValueError, match="no time zone"):
+        gp.predict(table)
+
+
+def test_order_index_and_duplicates_are_kept(fitted, table):
+    expected = fitted.predict(table)
+    order = np.random.default_rng(0).permutation(len(table))[:60]
+    order = np.concatenate([order, order[:3]])
+    shuffled = table.iloc[order].set_index(pd.Index(["same"] * len(order), name="label"))
+    answer = fitted.predict(shuffled)
+    assert answer.index.equals(shuffled.index)
+    assert_array_equal(answer["station"], shuffled["station"])
+    assert_allclose(answer["mean"], expected["mean"].to_numpy()[order], rtol=1e-12)
+    by_level = table.iloc[order].set_index(["time", "station"])
+    assert_array_equal(fitted.predict(by_level)["mean"], answer["mean"])
+
+
+def test_resolution_of_times_does_not_matter(fitted, table):
+    fine, coarse = (table.assign(time=table["time"].astype(f"datetime64[{unit}]")) for unit in ("ns", "s"))
+    expected = fitted.predict(table)
+    for other in (fine, coarse):
+        answer = fitted.predict(other)
+        assert answer["time"].dtype == other["time"].dtype
+        assert_array_equal(answer["mean"], expected["mean"])
+        assert_array_equal(answer["q0.95"], expected["q0.95"])
+    as_text = table.assign(time=table["time"].dt.strftime("%Y-%m-%d"))
+    assert_array_equal(fitted.predict(as_text)["mean"], expected["mean"])
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "nc"])
+def test_files_round_trip(fitted, table, tmp_path, ending):
+    path = tmp_path / f"table.{ending}"
+    write_table(as_dataset(table) if ending == "nc" else table, path)
+    answer = fitted.predict(read_table(path))
+    assert_array_equal(np.asarray(answer["mean"]).reshape(-1), fitted.predict(table)["mean"])
+
+
+def test_what_is_predicted_is_noted(fitted, table):
+    few = table.iloc[:4]
+    assert fitted.predict(few, of="field").attrs["of"] == "field"
+    arrow = fitted.predict(pa.Table.from_pandas(few), of="field")
+    assert arrow.schema.metadata[b"of"] == b"field"
+    assert fitted.predict(few).attrs["of"] == "observation"
+    with pytest.raises(ValueError, match="of must be 'observation'"):
+        fitted.predict(few, of="mean")
+
+
+def test_a_grid_gives_a_described_dataset(fitted, tmp_path):
+    rng = np.random.default_rng(2)
+    grid = xr.Dataset(
+        {"elevation": (("lon", "lat"), rng.uniform(0, 800, (4, 3)))},
+        coords={
+            "lat": [47.0, 47.5, 48.0],
+            "lon": [10.0, 10.5, 11.0, 11.5],
+            "time": pd.date_range("2021-03-20", periods=9),
+        },
+    )
+    maps = fitted.predict(grid, quantiles=(0.5,))
+    assert maps["mean"].dims == ("time", "lat", "lon")
+    point = pd.DataFrame(
+        {
+            "time": [grid["time"].to_numpy()[6]],
+            "lon": [11.0],
+            "lat": [47.5],
+            "elevation": [float(grid["elevation"][2, 1])],
+        }
+    )
+    assert_allclose(maps["mean"].sel(lat=47.5, lon=11.0)[6], fitted.predict(point)["mean"][0], rtol=1e-12)
+    assert maps.attrs["Conventions"] == "CF-1.11"
+    assert maps.attrs["of"] == "observation"
+    assert maps["sd"].attrs["units"] == "degC"
+    assert maps["mean"].attrs["grid_mapping"] == "crs"
+    assert maps["crs"].attrs["grid_mapping_name"] == "latitude_longitude"
+    assert maps["crs"].attrs["inverse_flattening"] == pytest.approx(298.257223563)
+    assert maps["lat"].attrs == {"standard_name": "latitude", "units": "degrees_north", "axis": "Y"}
+    assert maps["time"].attrs["standard_name"] == "time"
+    write_table(maps, tmp_path / "maps.nc")
+    again = read_table(tmp_path / "maps.nc")
+    assert_array_equal(again["mean"], maps["mean"])
+    assert again["mean"].attrs["units"] == "degC"
+
+
+def test_pieces_are_the_whole(fitted, table, monkeypatch):
+    monkeypatch.setattr(space_time_gp, "_ROWS_AT_ONCE", 40)
+    pieces = list(fitted.predict_pieces(table))
+    assert [len(piece) for piece in pieces] == [40, 40, 40, 30]
+    assert_allclose(pd.concat(pieces)["mean"], fitted.predict(table)["mean"], rtol=1e-12)
+    maps = list(fitted.predict_pieces(as_dataset(table)))
+    assert [piece.sizes["time"] for piece in maps] == [6, 6, 6, 6, 1]
+    together = xr.concat([piece["mean"] for piece in maps], dim="time")
+    assert_allclose(together.to_numpy().reshape(-1), fitted.predict(table)["mean"], rtol=1e-12)
+
+
+def test_the_antimeridian_is_no_seam(table):
+    """Distances, and so everything learned, do not change when the same places lie across 180 degrees."""
+    from weft.estimator.columns import make_roles, read_measurements
+    from weft.estimator.translation import learn_translation
+
+    roles = make_roles("time", ("lon", "lat"), "value")
+    apart = []
+    for shift in (0.0, 169.0):
+        moved = table.assign(lon=(table["lon"] + shift + 180) % 360 - 180)
+        rows = read_measurements(roles.table(moved, with_target=True), roles, with_target=True)
+        translation = learn_translation(
+            rows, time_name="time", target_name="value", transform=None, standardise=True, time_step=None
+        )
+        places = translation.places(rows)[:STATIONS]
+        apart.append(np.linalg.norm(places[:, None] - places[None], axis=2))
+    assert np.ptp(moved["lon"]) > 300
+    assert_allclose(apart[1], apart[0], rtol=1e-9, atol=1e-9)
