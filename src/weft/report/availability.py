@@ -14,7 +14,7 @@ __all__ = ["build_card", "shares_by_place"]
 
 
 def build_card(gp: SpaceTimeGP, rows: SeenRows, size: ReportSize) -> DataCard:
-    clock, translation = gp.fitted_.translation.clock, gp.fitted_.translation
+    clock = gp.fitted_.translation.clock
     distinct = np.unique(rows.times)
     first, last = time_labels(clock, distinct[[0, -1]])
     values = rows.values[rows.present]
@@ -24,11 +24,9 @@ def build_card(gp: SpaceTimeGP, rows: SeenRows, size: ReportSize) -> DataCard:
     num_missing = len(rows.values) - len(values)
     missing = f"{num_missing:,} without a value" if num_missing else "each with a value"
     places = "stations" if rows.has_names else "distinct places"
-    geography = translation.scaling.geography
-    measured = "in kilometres" if geography is not None else "in their own units"
     facts = [
         Fact("rows", f"{len(rows.values):,}", missing),
-        Fact(places, f"{rows.num_places:,}", f"by {', '.join(gp.fitted_.roles.space)}, {measured}"),
+        Fact(places, f"{rows.num_places:,}", f"by {', '.join(gp.fitted_.roles.space)}"),
         Fact("times", f"{len(distinct):,}", f"{first} to {last}, mostly {_step(clock.unit, step)} apart"),
         Fact(
             gp.target,

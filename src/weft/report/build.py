@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from weft.data.atomic import check_output, whole_file
 from weft.estimator import SpaceTimeGP
 from weft.estimator.precision import in_float64
@@ -23,7 +25,7 @@ from weft.report.stations import build_series, choose_stations
 from weft.report.validation import Hidden, describe_check, hide_rows, score_hidden
 from weft.report.verdict import judge
 
-__all__ = ["build_report", "gather"]
+__all__ = ["build_report", "gather", "write_report"]
 
 _CHECKS = ("random", "station")
 
@@ -70,6 +72,11 @@ def build_report(
     with whole_file(path) as part:
         part.write_text(page, encoding="utf-8")
     return content
+
+
+def write_report(gp: SpaceTimeGP, path: str | os.PathLike, table: Any = None, **options: Any) -> None:
+    """What `SpaceTimeGP.report` calls; arguments as in `build_report`."""
+    build_report(gp, table, path=path, **options)
 
 
 @in_float64
@@ -151,8 +158,6 @@ def _hidden(
 
 
 def _subtitle(gp: SpaceTimeGP, rows: SeenRows) -> str:
-    import numpy as np
-
     first, last = time_labels(gp.fitted_.translation.clock, np.array([rows.times.min(), rows.times.max()]))
     what = "stations" if rows.has_names else "places"
     return f"{len(rows.values):,} rows at {rows.num_places:,} {what}, {first} to {last}"

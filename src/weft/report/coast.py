@@ -2,6 +2,7 @@
 """Coast lines and borders inside a box of the map, no finer than the map can show."""
 
 import functools
+import gzip
 import importlib.resources
 import json
 
@@ -46,10 +47,10 @@ def lines_in_box(kind: str, box: Box) -> Lines:
 
 @functools.cache
 def _world() -> dict[str, list[Float[np.ndarray, "point 2"]]]:
-    text = importlib.resources.files("weft.report").joinpath("assets", "coast_lines.json").read_text(encoding="utf-8")
+    packed = importlib.resources.files("weft.report").joinpath("assets", "coast_lines.json.gz").read_bytes()
     return {
         kind: [np.cumsum(np.array(line).reshape(-1, 2), axis=0) / UNITS_PER_DEGREE for line in lines]
-        for kind, lines in json.loads(text).items()
+        for kind, lines in json.loads(gzip.decompress(packed)).items()
     }
 
 
@@ -60,11 +61,8 @@ def _runs(wanted: np.ndarray) -> list[slice]:
 
 
 def _thinned(points: Float[np.ndarray, "point 2"], finest: float) -> Float[np.ndarray, "some 2"]:
-    """Points at least `finest` from the one kept before, and the last."""
-    kept = [0]
-    for number in range(1, len(points)):
-        if np.max(np.abs(points[number] - points[kept[-1]])) >= finest:
-            kept.append(number)
-    if kept[-1] != len(points) - 1:
-        kept.append(len(points) - 1)
-    return points[kept]
+    """The first point of each stay in a cell of size `finest`, and the last of all."""
+    cell = np.floor(points / finest)
+    entered = np.concatenate([[True], np.any(np.diff(cell, axis=0) != 0, axis=1)])
+    entered[-1] = True
+    return points[entered]

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""How `assets/coast_lines.json` is made from Natural Earth's map of the world, as the npm package world-atlas has it.
+"""How `assets/coast_lines.json.gz` is made from Natural Earth's map of the world, as the npm package world-atlas has it.
 
     npm pack world-atlas@2 && tar xzf world-atlas-2.*.tgz
-    python -m weft.report.coast_source package/countries-50m.json src/weft/report/assets/coast_lines.json
+    python src/weft/report/coast_source.py package/countries-10m.json src/weft/report/assets/coast_lines.json.gz
 
 The package holds TopoJSON: arcs of whole numbers, each the difference to the one before, shared by the shapes on either
-side. Arcs along land are coast; the others divide two countries. Lines are written with whole hundredths of a degree
-(1 km), first point, then differences: `{"coast": [[lon, lat, dlon, dlat, ...], ...], "borders": ...}`.
+side. Arcs along land are coast; the others divide two countries. Lines are written with whole 200ths of a degree
+(half a kilometre), first point, then differences: `{"coast": [[lon, lat, dlon, dlat, ...], ...], "borders": ...}`.
 """
 
+import gzip
 import json
 import pathlib
 import sys
@@ -19,7 +20,7 @@ from jaxtyping import Float, Int
 
 __all__ = ["compact_lines"]
 
-UNITS_PER_DEGREE = 100
+UNITS_PER_DEGREE = 200
 # The map is cut open along these; what runs along them is no coast.
 _SEAM_LONGITUDE = 179.99
 _SEAM_LATITUDE = -89.9
@@ -62,7 +63,9 @@ def _differences(degrees: Float[np.ndarray, "point 2"]) -> Int[np.ndarray, "some
 
 def main(source: str, target: str) -> None:
     lines = compact_lines(json.loads(pathlib.Path(source).read_text(encoding="utf-8")))
-    pathlib.Path(target).write_text(json.dumps(lines, separators=(",", ":")) + "\n", encoding="utf-8")
+    text = json.dumps(lines, separators=(",", ":")) + "\n"
+    # No time of day inside, so that the same source gives the same file.
+    pathlib.Path(target).write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def describe_parameters(gp: SpaceTimeGP) -> tuple[ParameterLine, ...]:
             lines.append(ParameterLine(part["name"], meaning, value, unit, f"{path}.time"))
         for name, (length, unit) in part["space"].items():
             lines.append(
-                ParameterLine(part["name"], f"length scale, {name}", f"{length:.3g}", unit, f"{path}.space.lengthscale")
+                ParameterLine(part["name"], f"length scale, {name}", short_number(length), unit, f"{path}.space.lengthscale")
             )
     noise = describe_noise(fitted.model, fitted.translation)
     if noise is not None:
@@ -136,7 +136,12 @@ def _has_scale(kernel: Kernel) -> bool:
 
 
 def _lengths(space: dict[str, tuple[float, str]]) -> list[str]:
-    return [f"{name} {length:.3g} {unit}" for name, (length, unit) in space.items()]
+    return [f"{name} {short_number(length)} {unit}" for name, (length, unit) in space.items()]
+
+
+def short_number(value: float) -> str:
+    """Three digits that count, and no exponent where people would write none."""
+    return f"{float(f'{value:.3g}'):,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
 def _f_units(gp: SpaceTimeGP) -> str:

@@ -130,8 +130,10 @@ def evidence_figure(key: str, evaluations: Sequence[int], objective: Sequence[fl
     """How far each step of the fit was from the best."""
     figure, axes = _canvas(key)
     below = np.maximum(max(objective) - np.asarray(objective), 0.0)
-    axes.plot(evaluations, np.maximum(below, 1e-4), "o-", color=ACCENT, markersize=3, linewidth=1.4)
-    axes.set(yscale="log", xlabel="evaluations of the evidence", ylabel="nats below the best")
+    axes.plot(evaluations, np.maximum(below, 1e-3), "o-", color=ACCENT, markersize=3, linewidth=1.4)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set(xlabel="evaluations of the evidence", ylabel="nats below the best")
     caption = "Learning. A curve that ends steep was stopped early."
     alt = f"Log evidence below its best against evaluations: from {below[0]:.3g} nats to {below[-1]:.3g}."
     return Figure(_svg(figure, key), alt, caption)

@@ -18,9 +18,9 @@ class ReportSize:
     max_frames: int = 60
     map_points: int = 240_000
     most_cells: int = 10_000
-    max_stations: int = 60
+    max_stations: int = 80
     max_markers: int = 300
-    series_points: int = 36_000
+    series_points: int = 40_000
     max_held_out: int = 6_000
     strip_columns: int = 180
     strip_rows: int = 100

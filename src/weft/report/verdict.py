@@ -15,6 +15,7 @@ _COVERAGE_AT_ALL = (0.75, 0.985)
 # Residuals that still hang together by this much leave something to learn.
 _LEFT_IN_TIME = 0.2
 _LEFT_IN_SPACE = 0.8
+_OFFSET = 0.08
 
 
 def judge(
@@ -34,6 +35,12 @@ def judge(
     for check in checks:
         facts += [_coverage_fact(check), _skill_fact(check)]
         worries += _worries_of(check)
+    late = in_time.correlation[len(in_time.correlation) // 2 :]
+    if len(late) > 2 and float(late.mean()) > _OFFSET:
+        worries.append(
+            f"Residuals of one place stay correlated at long lags ({late.mean():.2f}): some places read a little high or low "
+            "throughout, and the model has no offset for each place."
+        )
     if len(in_time.correlation) and abs(in_time.correlation[0]) > _LEFT_IN_TIME:
         worries.append(
             f"Residuals of one step and the next are correlated ({in_time.correlation[0]:.2f}): something that changes "

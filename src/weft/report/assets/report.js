@@ -41,8 +41,8 @@
     return Math.abs(value).toFixed(digits) + "°" + (value > 0 ? positive : value < 0 ? negative : "");
   }
 
-  function colourOf(layer, value) {
-    const share = (value - layer.low) / (layer.high - layer.low);
+  function colourOf(layer, value, [low, high]) {
+    const share = (value - low) / (high - low);
     const k = 3 * Math.max(0, Math.min(254, Math.round(254 * share)));
     return "rgb(" + layer.palette[k] + "," + layer.palette[k + 1] + "," + layer.palette[k + 2] + ")";
   }
@@ -66,7 +66,7 @@
     const observed = unpack(map.observed);
     const plotbox = byId("plotbox"), canvas = byId("canvas"), slider = byId("frame");
     plotbox.style.aspectRatio = "1 / " + ratio;
-    plotbox.style.maxWidth = 620 / ratio + "px";
+    byId("map").style.setProperty("--ratio", ratio);
     const small = document.createElement("canvas");
     small.width = map.width;
     small.height = map.height;
@@ -115,16 +115,34 @@
       context.setLineDash([]);
     }
 
-    function draw() {
+    // Lowest and highest number of the frame shown.
+    function extremes() {
       const layer = layers[state.layer], first = state.frame * cells;
+      let low = Infinity, high = -Infinity;
+      for (let i = 0; i < cells; i++) {
+        const value = layer.values[first + i];
+        if (value < low) low = value;
+        if (value > high) high = value;
+      }
+      return [low, high];
+    }
+
+    // What the colours run over: all frames, or the one shown.
+    function limits() {
+      const layer = layers[state.layer], [low, high] = extremes();
+      return byId("stretch").checked && high > low ? [low, high] : [layer.low, layer.high];
+    }
+
+    function draw() {
+      const layer = layers[state.layer], first = state.frame * cells, over = limits();
       const scale = window.devicePixelRatio || 1;
       canvas.width = Math.max(2, Math.round(plotbox.clientWidth * scale));
       canvas.height = Math.max(2, Math.round(plotbox.clientHeight * scale));
       const context = canvas.getContext("2d");
       const pixels = small.getContext("2d").createImageData(map.width, map.height);
-      const spread = layer.high - layer.low;
+      const spread = over[1] - over[0];
       for (let i = 0; i < cells; i++) {
-        const k = 3 * Math.round((254 * (layer.values[first + i] - layer.low)) / spread);
+        const k = 3 * Math.round((254 * (layer.values[first + i] - over[0])) / spread);
         pixels.data.set([layer.palette[k], layer.palette[k + 1], layer.palette[k + 2], 255], 4 * i);
       }
       small.getContext("2d").putImageData(pixels, 0, 0);
@@ -145,7 +163,7 @@
         const [u, v] = share(...map.markers[k]);
         context.beginPath();
         context.arc(u * canvas.width, v * canvas.height, 2.6 * scale, 0, 7);
-        context.fillStyle = state.layer === 0 && Number.isFinite(value) ? colourOf(layer, value) : "rgba(0,0,0,.55)";
+        context.fillStyle = state.layer === 0 && Number.isFinite(value) ? colourOf(layer, value, over) : "rgba(0,0,0,.55)";
         context.fill();
         context.lineWidth = 0.8 * scale;
         context.strokeStyle = "rgba(255,255,255,.85)";
@@ -154,7 +172,7 @@
       buttons.forEach((button, k) => {
         const value = observed[state.frame * count + k];
         const shown = state.layer === 0 && Number.isFinite(value);
-        button.style.setProperty("--fill", shown ? colourOf(layers[0], value) : "transparent");
+        button.style.setProperty("--fill", shown ? colourOf(layer, value, over) : "transparent");
         const words = Number.isFinite(value) ? withUnits(written(value, layers[0].high - layers[0].low), live.units) : "no value";
         button.setAttribute("aria-label", stations[k].name + ": " + words + " at this time");
       });
@@ -174,26 +192,20 @@
     }
 
     function words() {
-      const layer = layers[state.layer], first = state.frame * cells;
-      let low = Infinity, high = -Infinity;
-      for (let i = 0; i < cells; i++) {
-        const value = layer.values[first + i];
-        if (value < low) low = value;
-        if (value > high) high = value;
-      }
-      const spread = layer.high - layer.low;
+      const layer = layers[state.layer], [low, high] = extremes(), over = limits();
+      const spread = over[1] - over[0];
       const range = written(low, spread) + " to " + withUnits(written(high, spread), layer.units);
       canvas.setAttribute("aria-label", "Map of " + layer.label + " at " + state.time + ": from " + range + ".");
       byId("map-time").textContent = state.time;
       slider.setAttribute("aria-valuetext", state.time);
       byId("bar-label").textContent = withUnits(layer.label, layer.units ? "(" + layer.units + ")" : "");
       const stops = [];
-      for (let k = 0; k <= 16; k++) stops.push(colourOf(layer, layer.low + (spread * k) / 16));
+      for (let k = 0; k <= 16; k++) stops.push(colourOf(layer, over[0] + (spread * k) / 16, over));
       byId("bar").style.background = "linear-gradient(to right," + stops.join(",") + ")";
       byId("bar-ticks").replaceChildren(
         ...[0, 0.25, 0.5, 0.75, 1].map((part) => {
           const span = document.createElement("span");
-          span.textContent = written(layer.low + part * spread, spread);
+          span.textContent = written(over[0] + part * spread, spread);
           return span;
         }),
       );
@@ -259,6 +271,7 @@
     document.querySelectorAll('input[name="layer"]').forEach((radio) =>
       radio.addEventListener("change", () => show(state.frame, Number(radio.value))),
     );
+    byId("stretch").addEventListener("change", () => show(state.frame, state.layer));
     let playing = null;
     byId("play").addEventListener("click", () => {
       const button = byId("play");
@@ -319,6 +332,13 @@
     const accent = style("--accent"), ink = style("--ink"), muted = style("--muted"), line = style("--line"), second = style("--second");
     const spread = Math.max(...data[1].filter((v) => v !== null)) - Math.min(...data[0].filter((v) => v !== null));
     const value = (u, v) => written(v, spread);
+    const years = 31536000, days = 86400;
+    const dates = [
+      [years, "{YYYY}", null, null, null, null, null, null, 1],
+      [28 * days, "{MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+      [days, "{D} {MMM}", "\n{YYYY}", null, null, null, null, null, 1],
+      [1, "{HH}:{mm}", "\n{D} {MMM} {YYYY}", null, "\n{D} {MMM}", null, null, null, 1],
+    ];
     const axis = { stroke: muted, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 }, font: "12px system-ui, sans-serif" };
     const label = live.units ? live.target + " (" + live.units + ")" : live.target;
     const edge = (name) => ({ label: name, stroke: "transparent", width: 0, points: { show: false }, value });
@@ -338,7 +358,7 @@
           },
         },
       },
-      axes: [{ ...axis, label: live.series.time_label || undefined, labelSize: 18 }, { ...axis, label, labelSize: 18, size: 58 }],
+      axes: [{ ...axis, values: live.series.has_dates ? dates : undefined, space: 70, label: live.series.time_label || undefined, labelSize: 18 }, { ...axis, label, labelSize: 18, size: 58 }],
       series: [
         live.series.has_dates ? { label: "time", value: live.series.times.every((t) => t % 86400 === 0) ? "{YYYY}-{MM}-{DD}" : "{YYYY}-{MM}-{DD} {HH}:{mm}" } : { label: "time", value: (u, v) => written(v, 1e-3) },
         edge("5 %"),
