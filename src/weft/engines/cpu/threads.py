@@ -2,10 +2,13 @@
 """Threads: how many, the BLAS library's own held still meanwhile, and two pieces of work at once that can be interrupted."""
 
 import contextlib
+import ctypes
 import functools
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import threadpoolctl
 
@@ -21,43 +24,69 @@ def available_threads(threads: int | None) -> int:
     return threads
 
 
+class _BlasThreads(NamedTuple):
+    """How one OpenBLAS library is asked and told its number of threads."""
+
+    get: Callable[[], int]
+    set: Callable[[int], None]
+
+
+@functools.cache
+def _libraries() -> tuple[_BlasThreads, ...]:
+    """Every OpenBLAS in the process; its own functions, because threadpoolctl lets only the thread that set a limit lift it."""
+    found = []
+    for library in threadpoolctl.threadpool_info():
+        if library["internal_api"] != "openblas":
+            continue
+        loaded = ctypes.CDLL(library["filepath"])
+        for prefix, suffix in itertools.product(("", "scipy_"), ("", "64_", "_64")):
+            with contextlib.suppress(AttributeError):
+                found.append(
+                    _BlasThreads(
+                        getattr(loaded, f"{prefix}openblas_get_num_threads{suffix}"),
+                        getattr(loaded, f"{prefix}openblas_set_num_threads{suffix}"),
+                    )
+                )
+                break
+    return tuple(found)
+
+
 class _Pin:
     """BLAS threads set to one while anyone holds the pin, and put back as found by the last to let go."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.holders = 0
-        self.limit: contextlib.AbstractContextManager | None = None
+        self.found: list[int] = []
 
     def hold(self) -> None:
         with self.lock:
             if self.holders == 0:
-                self.limit = _controller().limit(limits=1, user_api="blas")
-                self.limit.__enter__()
+                self.found = [library.get() for library in _libraries()]
+                for library in _libraries():
+                    library.set(1)
             self.holders += 1
 
     def release(self) -> None:
         with self.lock:
             self.holders -= 1
-            if self.holders == 0 and self.limit is not None:
-                self.limit.__exit__(None, None, None)
-                self.limit = None
+            if self.holders == 0:
+                self.restore()
+
+    def restore(self) -> None:
+        for library, count in zip(_libraries(), self.found, strict=True):
+            library.set(count)
 
 
 _pin = _Pin()
-
-
-@functools.cache
-def _controller() -> threadpoolctl.ThreadpoolController:
-    return threadpoolctl.ThreadpoolController()
 
 
 def _forget_holders() -> None:
     """In a forked child the holders are gone: give back what they had found, and start afresh."""
     global _pin
     inherited, _pin = _pin, _Pin()
-    if inherited.limit is not None:
-        inherited.limit.__exit__(None, None, None)
+    if inherited.holders > 0:
+        inherited.restore()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: MIT
+"""The cpu engine under stress: failures, threads, processes, interrupts, its cache on disk."""
+
+import concurrent.futures
+import dataclasses
+import logging
+import multiprocessing
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import threadpoolctl
+from numpy.testing import assert_allclose
+
+from tests.engines import chains
+from tests.oracles import chain as oracle
+from weft.engines import cpu
+from weft.engines.cpu import compiled, interrupts, series, threads
+from weft.state_space.chain import Rows
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def function_of_values(dense):
+    chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(dense))
+    return lambda value: cpu.log_normaliser(chain, weights, Rows(rows.layout, rows.place, value, rows.precision))
+
+
+def blas_threads():
+    return [library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
+
+
+def with_transition(dense, number):
+    """The same with one bad number in the transition of step 2, first used at time 3."""
+    part = dense.parts[1]
+    transition = part.transition.copy()
+    transition[2] = number
+    parts = (dense.parts[0], dataclasses.replace(part, transition=transition))
+    return dataclasses.replace(dense, parts=parts, step_number=np.array([0, 1, 3, 2, 1, 1, 2, 3, 2, 1]))
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_are_named(number):
+    with pytest.raises(cpu.FilterFailure, match="transition of component 1 is not finite at time step 3"):
+        cpu.log_normaliser(*chains.for_engine(with_transition(chains.stationary(), number)))
+
+
+def test_a_failed_factorisation_names_its_time_step():
+    """A process noise with a negative eigenvalue makes I + E P E' indefinite some steps later."""
+    dense = chains.stationary()
+    part = dense.parts[1]
+    noise = part.process_noise.copy()
+    noise[1] = -50 * np.eye(len(noise[1]))
+    broken = dataclasses.replace(dense, parts=(dense.parts[0], dataclasses.replace(part, process_noise=noise)))
+    for threads_used in (1, 2):
+        with pytest.raises(cpu.FilterFailure, match=r"time step \d+ of 10 .*process noise"):
+            cpu.log_normaliser(*chains.for_engine(broken), threads=threads_used)
+    with pytest.raises(cpu.FilterFailure, match="time step"):
+        jax.grad(function_of_values(broken))(jnp.asarray(dense.value))
+    before = blas_threads()
+    logging.disable(logging.ERROR)  # JAX logs what a callback raised
+    try:
+        with pytest.raises(Exception, match="time step"):
+            jax.jit(jax.grad(function_of_values(broken)))(jnp.asarray(dense.value))
+    finally:
+        logging.disable(logging.NOTSET)
+    assert blas_threads() == before
+
+
+def test_negative_precision_and_wrong_shapes_are_refused():
+    dense = chains.ragged()
+    chain, weights, rows = chains.for_engine(dense)
+    with pytest.raises(cpu.FilterFailure, match="precisions that are negative"):
+        cpu.log_normaliser(chain, weights, Rows(rows.layout, rows.place, rows.value, -rows.precision))
+    with pytest.raises(ValueError, match="weights must be"):
+        cpu.log_normaliser(chain, weights[:, 1:], rows)
+    with pytest.raises(ValueError, match="places must lie in"):
+        cpu.log_normaliser(chain, weights[:3], rows)
+    with pytest.raises(ValueError, match="threads must be 1 or more"):
+        cpu.log_normaliser(chain, weights, rows, threads=0)
+
+
+def test_a_row_of_no_precision_still_has_a_gradient():
+    dense = chains.stationary()
+    precision = dense.precision.copy()
+    precision[[2, 7, 20]] = 0.0
+    dense = dataclasses.replace(dense, precision=precision)
+    chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(dense))
+    found = jax.grad(
+        lambda p: cpu.log_normaliser(chain, weights, Rows(rows.layout, rows.place, rows.value, p), threads=1)
+    )
+    expected = np.empty(3)
+    for k, row in enumerate((2, 7, 20)):
+        for_row = []
+        for step in (1e-6, 2e-6):
+            moved = precision.copy()
+            moved[row] = step
+            for_row.append(oracle.log_normaliser(dataclasses.replace(dense, precision=moved)))
+        at_zero = oracle.log_normaliser(dense)
+        expected[k] = (4 * for_row[0] - for_row[1] - 3 * at_zero) / 2e-6
+    # A one-sided difference (the square root has no complex step at 0) is good to the rounding of a value of 100 over 1e-6.
+    assert_allclose(np.asarray(found(rows.precision))[[2, 7, 20]], expected, rtol=1e-5)
+
+
+def test_jit_and_grad_and_vmap_compose_also_under_a_scoped_float64():
+    dense = chains.stationary()
+    value = function_of_values(dense)
+    expected = oracle.log_normaliser(dense)
+    at = jnp.asarray(dense.value)
+    found, slope = jax.jit(jax.value_and_grad(lambda v: 2 * value(v)))(at)
+    assert_allclose(found, 2 * expected, rtol=1e-11)
+    assert_allclose(slope, 2 * oracle.gradient_in(dense, "value"), rtol=1e-9, atol=1e-12)
+    both = jax.vmap(value)(jnp.stack([at, 2 * at]))
+    assert_allclose(both[0], expected, rtol=1e-11)
+
+
+MANY_CALLS = """
+    import jax, jax.numpy as jnp, numpy as np, threading, threadpoolctl
+    jax.config.update("jax_enable_x64", True)
+    from tests.engines import chains
+    from weft.engines import cpu
+    from weft.state_space.chain import Rows
+
+    rng = np.random.default_rng(0)
+    part = chains.matern(0, 2.0, np.array([0.0, 1.0]), 1)
+    dense = chains.with_rows(rng, [part], [1, 1], 2, step_number=np.array([0, 1]))
+    chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(dense))
+    call = jax.jit(
+        jax.value_and_grad(lambda v: cpu.log_normaliser(chain, weights, Rows(rows.layout, rows.place, v, rows.precision)))
+    )
+    blas_threads = lambda: [library["num_threads"] for library in threadpoolctl.threadpool_info()]
+    first, before, alive = float(call(rows.value)[0]), blas_threads(), threading.active_count()
+    for _ in range(10_000):
+        found, _ = call(rows.value)
+    assert float(found) == first
+    assert blas_threads() == before
+    assert threading.active_count() <= alive + 1
+    print("done")
+"""
+
+
+def python_process(source, *arguments):
+    """A Python of its own, where shapes are not checked at every call."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(source), *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+    )
+
+
+@pytest.mark.slow
+def test_ten_thousand_calls():
+    """Neither a deadlock nor a leak of threads nor a lost BLAS setting nor a changed number."""
+    with python_process(MANY_CALLS) as process:
+        output, _ = process.communicate(timeout=400)
+    assert output == "done\n"
+
+
+def test_two_python_threads_at_once(monkeypatch):
+    """Each starts from both ends: four threads, and BLAS as found afterwards."""
+    monkeypatch.setattr(series, "SECONDS_FOR_TWO", -1e3)
+    dense = [chains.stationary(seed) for seed in (1, 2)]
+    calls = [jax.jit(jax.value_and_grad(function_of_values(each))) for each in dense]
+    expected = [float(call(jnp.asarray(each.value))[0]) for call, each in zip(calls, dense, strict=True)]
+    before = blas_threads()
+
+    def many(number):
+        at = jnp.asarray(dense[number].value)
+        return {float(calls[number](at)[0]) for _ in range(100)}
+
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(many, (0, 1))) == [{expected[0]}, {expected[1]}]
+    assert blas_threads() == before
+
+
+def test_blas_threads_are_held_and_put_back():
+    before = blas_threads()
+    with threads.single_blas_thread():
+        assert set(blas_threads()) == {1}
+        with threads.single_blas_thread():
+            pass
+        assert set(blas_threads()) == {1}
+    assert blas_threads() == before
+    with pytest.raises(RuntimeError, match="inside"), threads.single_blas_thread():
+        raise RuntimeError("inside")
+    assert blas_threads() == before
+
+
+def worker_value(queue, seed):
+    """What a worker process computes: with NumPy alone, since JAX itself does not survive a fork."""
+    queue.put(cpu.last_state(*chains.for_engine(chains.stationary(seed)))[1])
+
+
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_worker_processes(method):
+    dense = chains.stationary(5)
+    expected = float(cpu.log_normaliser(*chains.for_engine(dense)))
+    context = multiprocessing.get_context(method)
+    queue = context.Queue()
+    worker = context.Process(target=worker_value, args=(queue, 5))
+    worker.start()
+    found = queue.get(timeout=120)
+    worker.join(timeout=60)
+    assert worker.exitcode == 0
+    assert_allclose(found, expected, rtol=1e-12)
+
+
+LONG_CALL = """
+    import signal, sys
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    import jax, jax.numpy as jnp, numpy as np, threading, time
+    jax.config.update("jax_enable_x64", True)
+    from tests.engines import chains
+    from weft.engines import cpu
+    from weft.state_space.chain import Rows
+
+    rng = np.random.default_rng(0)
+    count = 200_000
+    numbers = np.ones(count, dtype=int)
+    numbers[0] = 0
+    dense = chains.with_rows(rng, [chains.matern(1, 7.0, np.array([0.0, 1.0]), 30)], [10] * count, 20, step_number=numbers)
+    chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(dense))
+    cpu.log_normaliser(*chains.for_engine(chains.stationary()))
+
+    def value(v):
+        return cpu.log_normaliser(chain, weights, Rows(rows.layout, rows.place, v, rows.precision))
+
+    # Two calls in one compiled function: JAX runs them on threads of its own.
+    call = {"eager": jax.grad(value), "jit": jax.jit(jax.grad(value)), "threads": jax.jit(lambda v: value(v) + value(2 * v))}
+    print("ready", flush=True)
+    try:
+        try:
+            jax.block_until_ready(call[sys.argv[1]](rows.value))
+        except Exception:
+            time.sleep(5)
+        print("not interrupted", flush=True)
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.parametrize("way", ["eager", "jit", "threads"])
+def test_interrupt_ends_a_long_call(way):
+    """The call would take a minute; KeyboardInterrupt comes within seconds of the signal, on whichever thread JAX runs it."""
+    with python_process(LONG_CALL, way) as process:
+        try:
+            assert process.stdout.readline() == "ready\n"
+            threading.Event().wait(3)
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=25)
+        finally:
+            process.kill()
+    assert output == "interrupted\n"
+
+
+def test_watching_leaves_another_watcher_alone():
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    before = signal.set_wakeup_fd(writer)
+    try:
+        watch = interrupts._Watch()
+        watch.start()
+        assert watch.reader == -1
+        assert signal.set_wakeup_fd(writer) == writer
+    finally:
+        signal.set_wakeup_fd(before)
+        os.close(reader)
+        os.close(writer)
+
+
+def test_kernels_are_cached_where_the_user_can_write(tmp_path, monkeypatch):
+    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(tmp_path / "given"))
+    assert compiled.cache_folder() == tmp_path / "given" / f"kernels-{compiled.source_digest()}"
+    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert compiled.cache_folder().is_relative_to(tmp_path / "cache")
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert compiled.cache_folder() is None
+
+
+def test_the_cache_is_found_again():
+    """The kernels of this very process came from, or went to, the folder: a process after it does not compile."""
+    compiled.kernels()
+    folder = compiled.cache_folder()
+    names = {path.name.split("-")[0] for path in folder.rglob("*.nbi")}
+    assert {"filter.run_forward", "adjoint.run_backward"} <= names
