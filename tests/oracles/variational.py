@@ -9,8 +9,8 @@ approximation is q(v) = N(mean, L L') with any mean and any lower triangular L (
 Nothing is assumed about the form of the optimum.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 import numpy as np
 from scipy.optimize import minimize
@@ -61,7 +61,9 @@ def student_t(y, scale, df):
 
 
 def gaussian(y, variance):
-    return LogDensity(lambda f: -(np.log(2 * np.pi * variance) + (y - f) ** 2 / variance) / 2, lambda f: (y - f) / variance)
+    return LogDensity(
+        lambda f: -(np.log(2 * np.pi * variance) + (y - f) ** 2 / variance) / 2, lambda f: (y - f) / variance
+    )
 
 
 def expectations(density, mean, variance):
@@ -112,10 +114,11 @@ def solve(problem: dense.Problem, density: LogDensity, start: Solution | None = 
         of_factor[on_diagonal] += 1 / diagonal
         return divergence - value.sum(), -np.concatenate([weights.T @ in_mean - mean, of_factor])
 
-    if start is None:
-        flat = np.concatenate([np.zeros(size), np.eye(size)[lower]])
-    else:
-        flat = np.concatenate([start.mean, start.factor[lower]])
+    flat = (
+        np.concatenate([np.zeros(size), np.eye(size)[lower]])
+        if start is None
+        else np.concatenate([start.mean, start.factor[lower]])
+    )
     for _ in range(3):
         options = {"maxiter": 5000, "maxfun": 10000, "maxcor": 100, "ftol": 0.0, "gtol": 1e-9}
         flat = minimize(negative_bound, flat, jac=True, method="L-BFGS-B", options=options).x

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which sites stand for a model's likelihood: closed form if it is Gaussian, else conjugate-computation variational inference."""
+"""Which sites stand for a model's likelihood: closed form if it is Gaussian, else those of a variational search."""
 
 from weft.data.observations import Observations
 from weft.engines.base import Engine
@@ -18,7 +18,7 @@ def find_sites(model: Model, data: Observations, prior: Prior, *, power: float, 
 
 
 def require_variational(model: Model, power: float, correction: bool = True) -> None:
-    """Raise unless the variational bound is asked for, the one approximation there is of a likelihood that is not Gaussian."""
+    """Raise unless the variational bound is asked for, all there is for a likelihood that is not Gaussian."""
     if power != 0 or not correction:
         raise ValueError(
             f"a {type(model.likelihood).__name__} likelihood has the variational bound alone: power=0 with correction; "

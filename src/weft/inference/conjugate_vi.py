@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Gaussian sites in place of any likelihood, by conjugate-computation variational inference (Khan & Lin 2017).
 
-The approximate posterior q is the prior times one Gaussian site a row ([sec:non-gaussian-likelihoods] says why it stays a
-Gauss-Markov chain). At its optimum the natural parameters of the sites are
+The approximate posterior q is the prior times one Gaussian site a row ([sec:non-gaussian-likelihoods] says why it stays
+a Gauss-Markov chain). At its optimum the natural parameters of the sites are
 
     precision = -2 dE/dv,    precision value = dE/dm + precision m,    E = E_q log p(y | f),
 
@@ -11,8 +11,9 @@ natural-gradient step on the bound; the whole way is exact at once for a Gaussia
 
     bound = log normaliser of the sites + sum over rows of E + precision ((value - m)^2 + s) / 2
 
-where s is v less what the pseudo-points leave unexplained. One call of an engine gives the normaliser and, as its gradient, m, s
-and the gradient of the bound in the prior: at the optimum the bound is stationary in m and s, so nothing else moves it.
+where s is v less what the pseudo-points leave unexplained. One call of an engine gives the normaliser and, as its
+gradient, m, s and the gradient of the bound in the prior: at the optimum the bound is stationary in m and s, so nothing
+else moves it.
 """
 
 import logging
@@ -34,19 +35,20 @@ from weft.state_space.prior import Prior
 
 logger = logging.getLogger("weft")
 
-# No site is to move further than this, in standard deviations of f under q. The bound's own error is of second order in it.
+# No site is to move further than this, in standard deviations of f under q. The bound's error is of second order in it.
 SITE_TOLERANCE = 1e-6
 # A fall of the bound by less than this part of the size of its terms is rounding.
 ROUNDING = 1e-13
 MAX_ENGINE_CALLS = 300
 SHORTEST_STEP = 2.0**-20
-# After as many trials in a row whose gain is rounding, sites that would move by less than this have all the digits there are.
+# After as many trials in a row whose gain is rounding, sites that would move by less than this have all the digits
+# there are.
 MOST_IDLE = 8
 IDLE_TOLERANCE = 1e-2
 
-# Precisions stay positive: where a log density is not concave, -2 dE/dv may fall below zero, and is raised to this part of
-# |dE/dm| / sqrt(v), so that no site pulls from more than a million standard deviations away, at the cost of digits. The
-# mean of q is stationary all the same, because the value is found with the precision used.
+# Precisions stay positive: where a log density is not concave, -2 dE/dv may fall below zero, and is raised to this part
+# of |dE/dm| / sqrt(v), so that no site pulls from more than a million standard deviations away, at the cost of digits.
+# The mean of q is stationary all the same, because the value is found with the precision used.
 LEAST_PRECISION = 1e-6
 # And to this part of 1 / v at least, for rows that say nothing at all.
 LEAST_PART = 1e-12
@@ -91,8 +93,8 @@ class Evaluation(NamedTuple):
 class Found(NamedTuple):
     """Sites found, the bound there and its gradient in the prior, and how the search went.
 
-    `bounds` has the bound after each step accepted, the first at the start. `floored` counts the rows whose precision the rule for
-    log densities that are not concave had to raise; the gradient passes over how their variances depend on the prior.
+    `bounds` has the bound after each step accepted, the first at the start. `floored` counts the rows whose precision
+    had to be raised to stay positive; the gradient passes over how their variances depend on the prior.
     """
 
     sites: Sites
@@ -124,7 +126,7 @@ def row_terms(
     variance: Float[AnyArray, " row"],
 ) -> RowTerms:
     def total(moments: tuple[Array, Array]) -> tuple[Array, Array]:
-        terms = likelihood.expected_log_density(values, *moments, extra)
+        terms = jnp.asarray(likelihood.expected_log_density(values, *moments, extra))
         return jnp.sum(terms), terms
 
     (_, terms), gradient = jax.value_and_grad(total, has_aux=True)((jnp.asarray(mean), jnp.asarray(variance)))
@@ -146,14 +148,16 @@ def search_sites(
 ) -> Found:
     """The sites at which the bound is largest, from `start` or the likelihood's own guess.
 
-    The bound never falls by more than rounding: a step that would lower it is halved, and grows again once steps succeed.
+    The bound never falls by more than rounding (but see `gain` for rows with raised precisions): a step that would lower
+    it is halved, and grows again once steps succeed.
     """
     likelihood.check(np.asarray(data.values), extras_of(data), data.row)
     problem = _Problem(likelihood, data, prior, engine)
     here = problem.evaluate(problem.initial() if start is None else as_natural(start))
     if not np.isfinite(here.bound):
         raise FloatingPointError(
-            f"the bound at the first sites is {here.bound}; are the scale of the values and the variance of the kernel sensible?"
+            f"the bound at the first sites is {here.bound}; are the scale of the values and the variance of the kernel "
+            "sensible?"
         )
     bounds = [here.bound]
     step, num_idle = 1.0, 0
@@ -182,8 +186,8 @@ def search_sites(
 def gain(here: Evaluation, there: Evaluation) -> float:
     """By how much the bound rises, apart from what the variances of rows with raised precisions do to it.
 
-    A step with a raised precision climbs the bound in which the row's E has lost a linear function of its variance, such that
-    dE/dv is -1/2 of that precision. Elsewhere this is the bound itself.
+    A step with a raised precision climbs the bound in which the row's E has lost a linear function of its variance, such
+    that dE/dv is -1/2 of that precision. Elsewhere this is the bound itself.
     """
     return there.bound - here.bound - float(here.excess @ (there.explained - here.explained)) / 2
 

@@ -23,13 +23,14 @@ def log_evidence(
     engine: str = "auto",
     memory: SearchMemory | None = None,
 ) -> Float[Array, ""]:
-    """Approximate log evidence: the ELBO at power 0, FITC at power 1, power EP between; exact if the model has no pseudo-points.
+    """Approximate log evidence: the ELBO at power 0, FITC at 1, power EP between; exact if there are no pseudo-points.
 
-    The ELBO is [eqn:saturated-bound-appendix]; one filter pass gives its first term. `correction=False` leaves out the term that
-    charges for unexplained variance: at power 0 that is DTC. Differentiable in the model, pseudo-points included.
+    The ELBO is [eqn:saturated-bound-appendix]; one filter pass gives its first term. `correction=False` leaves out the
+    term that charges for unexplained variance: at power 0 that is DTC. Differentiable in the model, pseudo-points
+    included.
 
-    Of a likelihood that is not Gaussian it is the variational bound at the best Gaussian sites (`conjugate_vi`), outside of `jit`;
-    `memory`, one for several evaluations, lets each search for sites start where the last one ended.
+    Of a likelihood that is not Gaussian it is the variational bound at the best Gaussian sites (`conjugate_vi`), outside
+    of `jit`; `memory`, one for several evaluations, lets each search for sites start where the last one ended.
     """
     require_float64()
     check_power(power)

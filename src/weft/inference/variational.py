@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The variational bound of a model with any likelihood, as one JAX operation with its own derivative.
 
-The search for sites runs on known numbers, outside of JAX's tracing. Its derivative is that of the bound at the sites found, held
-fixed together with the moments of q: at the optimum their own change does not matter to first order.
+The search for sites runs on known numbers, outside of JAX's tracing. Its derivative is that of the bound at the sites
+found, held fixed together with the moments of q: at the optimum their own change does not matter to first order.
 """
 
 import functools
@@ -124,6 +124,6 @@ def likelihood_gradient(
 def check_concrete(data: Observations, leaves: Leaves) -> None:
     if not all(map(is_concrete, [*leaves, *jax.tree.leaves(data)])):
         raise TypeError(
-            "the evidence of a non-Gaussian likelihood is found by a search that needs known numbers; call it outside of jit and "
-            "vmap, and differentiate it once (jax.grad and jax.value_and_grad work)"
+            "the evidence of a non-Gaussian likelihood is found by a search that needs known numbers; call it outside of "
+            "jit and vmap, and differentiate it once (jax.grad and jax.value_and_grad work)"
         )
