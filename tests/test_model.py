@@ -46,7 +46,7 @@ def test_data_of_another_width_are_refused():
 
 def test_a_row_without_any_noise_is_refused():
     data = weft.Observations(np.zeros(3), np.zeros((3, 2)), np.ones(3), noise_variance=[0.1, 0.0, 0.1])
-    with pytest.raises(ValueError, match="every row needs a positive noise_variance.*row 1"):
+    with pytest.raises(ValueError, match=r"every row needs a positive noise_variance.*row 1"):
         weft.log_evidence(weft.Model(KERNEL, weft.Gaussian(0.0)), data)
 
 

@@ -76,7 +76,7 @@ class Parametrised(eqx.Module):
     """Anything with parameters in domains; refuses values outside them, and NaN, when it is made."""
 
     def __check_init__(self) -> None:
-        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+        for field in dataclasses.fields(self):
             domain = field.metadata.get("domain")
             value = getattr(self, field.name)
             if domain is None or value is None or not is_concrete(value):

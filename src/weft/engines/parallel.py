@@ -66,7 +66,8 @@ def moments(
         bottleneck = jax.vmap(lambda state, later: scan.smooth_bottleneck(chain, state, later))(predicted, adjoint)
     asked = queries.weights[jnp.asarray(queries.place)[schedule.queries]]
     answers = jax.vmap(lambda state, rows: scan.project(chain, state, rows))(bottleneck, asked)
-    return scan.gather_answers(schedule, tuple(answer[None] for answer in answers))
+    mean, variance, total_variance = (answer[None] for answer in answers)
+    return scan.gather_answers(schedule, (mean, variance, total_variance))
 
 
 @eqx.filter_jit

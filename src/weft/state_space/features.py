@@ -59,17 +59,16 @@ def features_at_pseudo_points(
     """
     weights = []
     for component, basis in zip(components, bases, strict=True):
-        explicit = component.space.features(places)
-        unscaled = basis.factor if explicit is None else explicit
-        weights.append(jnp.sqrt(component.variance) * unscaled)
+        unscaled = component.space.features(places) if basis.factor is None else basis.factor
+        weights.append(jnp.sqrt(component.variance) * jnp.asarray(unscaled))
     return Features(jnp.concatenate(weights, axis=1), jnp.zeros((places.shape[0], len(components))))
 
 
 def component_features(
     component: Separable, basis: Basis, places: Float[AnyArray, "place dim"]
 ) -> tuple[Float[Array, "place pseudo"], Float[Array, " place"]]:
-    explicit = component.space.features(places)
-    if explicit is not None:
+    if basis.factor is None or basis.pseudo_points is None:
+        explicit = jnp.asarray(component.space.features(places))
         return jnp.sqrt(component.variance) * explicit, jnp.zeros(places.shape[0])
     weights = whiten(basis.factor, component.space.covariance(places, basis.pseudo_points))
     # Rounding can push the difference below zero by some 1e-12 where a place is a pseudo-point.
