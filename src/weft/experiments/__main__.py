@@ -24,6 +24,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--max-seconds", type=float, help="most seconds of each fit (of each timing, in the benchmark)")
     parser.add_argument("--pseudo-points", type=int, nargs="+", help="numbers of pseudo-points")
     parser.add_argument("--sets", nargs="+", help="data sets, where an experiment has several")
+    parser.add_argument("--num-times", type=int, nargs="+", help="lengths of the benchmark's series")
+    parser.add_argument("--days", type=int, help="only the last so many days of temperatures")
     chosen = vars(parser.parse_args(arguments))
     try:
         page = run(chosen.pop("name"), **chosen)

@@ -7,12 +7,14 @@ state-space model with all places, and pseudo-points in a state-space model. Bey
 
 import dataclasses
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from weft.data.observations import Observations
 from weft.experiments import benchmark_page, pictures
 from weft.experiments.dense import dense_bound, exact_log_evidence
 from weft.experiments.results import Results, check, number, say
@@ -38,9 +40,11 @@ __all__ = ["measure", "page"]
 page = benchmark_page.page
 
 ALL_TIMES = (10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000)
-GRADIENT_TIMES = (10, 100, 1000, 10_000, 100_000)
+GRADIENT_TIMES = (100, 1000, 10_000, 100_000)
 # The largest dense matrix, by rows; and by pseudo-points over all times where the dense bound is computed as well.
 DENSE_ROWS, DENSE_PSEUDO = 10_000, 1000
+# A timing that would take longer than this many seconds, by the last one and the number of times, is left out.
+TOO_LONG = 120.0
 # Compiling an evaluation as a whole pays for short series; long ones are called as a user would.
 COMPILED_ROWS = 20_000
 
@@ -59,11 +63,13 @@ class Plan:
 
 
 FULL = Plan(ALL_TIMES, GRADIENT_TIMES, (5, 10, 20), DENSE_ROWS, 50, 2.0, 100)
-QUICK = Plan((10, 100), (100,), (5, 20), 1000, 3, 0.2, 20)
+QUICK = Plan((40,), (40,), (5, 20), 2000, 3, 0.1, 20)
 
 
 def plan_of(settings: Settings) -> Plan:
     plan = QUICK if settings.quick else FULL
+    if settings.num_times is not None:
+        plan = dataclasses.replace(plan, num_times=tuple(sorted(settings.num_times)))
     if settings.max_seconds is not None:
         plan = dataclasses.replace(plan, max_seconds=settings.max_seconds)
     return plan if settings.pseudo_points is None else dataclasses.replace(plan, num_pseudo=settings.pseudo_points)
@@ -72,22 +78,43 @@ def plan_of(settings: Settings) -> Plan:
 def measure(settings: Settings) -> Results:
     plan, variant = plan_of(settings), VARIANTS[settings.variant]
     rows: list[dict[str, Any]] = []
+    pace = Pace()
     for layout, kernel, num_times in itertools.product(LAYOUTS, KERNELS, plan.num_times):
         problem = make_problem(variant, kernel, layout, num_times, settings.seed)
-        rows.extend(measure_problem(plan, variant, layout, kernel, num_times, problem))
+        rows.extend(measure_problem(plan, variant, layout, kernel, num_times, problem, pace))
         say(f"benchmark: {layout}, {kernel}, {num_times:,} times")
     shown = pictures.draw_posteriors(variant, plan.picture_times, settings.seed, settings.output)
     results = {
         "settings": dataclasses.asdict(plan),
         "rows": rows,
+        "left_out": pace.left_out,
         "pictures": shown,
         "figures": benchmark_page.draw(rows, settings.output),
     }
     return {**results, "checks": checks(rows, shown)}
 
 
+class Pace:
+    """Seconds a time of each method so far, by which hopelessly long timings are known beforehand."""
+
+    def __init__(self) -> None:
+        self.seconds_a_time: dict[tuple, float] = {}
+        self.left_out: list[str] = []
+
+    def allows(self, what: tuple, num_times: int) -> bool:
+        expected = self.seconds_a_time.get(what, 0.0) * num_times
+        if expected > TOO_LONG:
+            self.left_out.append(
+                f"{', '.join(str(part) for part in what)}, {num_times:,} times (about {expected:.0f} s)"
+            )
+        return expected <= TOO_LONG
+
+    def record(self, what: tuple, num_times: int, seconds: float) -> None:
+        self.seconds_a_time[what] = seconds / num_times
+
+
 def measure_problem(
-    plan: Plan, variant: Variant, layout: str, kernel: str, num_times: int, problem: Problem
+    plan: Plan, variant: Variant, layout: str, kernel: str, num_times: int, problem: Problem, pace: Pace
 ) -> list[dict[str, Any]]:
     """All methods on one set of rows; a method that would take too long is left out."""
     components, limits = (
@@ -97,39 +124,43 @@ def measure_problem(
     common = {"layout": layout, "kernel": kernel, "num_times": num_times, "num_rows": problem.num_rows}
     found = []
     if problem.num_rows <= plan.dense_rows:
-        timed = least_seconds(lambda: exact_log_evidence(components, variant.smoothness, problem), **limits)
+        timed = least_seconds(
+            lambda: exact_log_evidence(components, variant.smoothness, problem), warm_up=False, **limits
+        )
         found.append({**common, "method": "exact dense", "log_evidence": timed.value, "seconds": timed.seconds})
-    grouping = least_seconds(problem.observations, max_repeats=1, max_seconds=0.0)
-    with_gradient = num_times in plan.gradient_times
+    grouping = least_seconds(problem.observations, max_repeats=1, max_seconds=0.0, warm_up=False)
+    data = grouping.value
     # All places of an arbitrary layout differ, so a state-space model with all of them would be larger than a dense one.
     for size in (None, *plan.num_pseudo) if layout == "grid" else plan.num_pseudo:
         points = None if size is None else pseudo_points(variant, layout, size)
         model = Model(make_kernel(variant, kernel), Gaussian(0.0), points)
         method = "state space" if size is None else "pseudo-points"
-        row = {
-            **common,
-            "method": method,
-            "num_pseudo": size,
-            **time_evidence(model, grouping.value, with_gradient, **limits),
-        }
+        what = (layout, kernel, method, size)
+        if not pace.allows(what, num_times):
+            continue
+        timed = least_seconds(evaluation(model, data), **limits)
+        pace.record(what, num_times, timed.seconds)
+        row = {**common, "method": method, "num_pseudo": size, "log_evidence": timed.value, "seconds": timed.seconds}
+        if num_times in plan.gradient_times and pace.allows((*what, "gradient"), num_times):
+            row["gradient_seconds"] = least_seconds(differentiation(model, data), **limits).seconds
+            pace.record((*what, "gradient"), num_times, row["gradient_seconds"])
         if size is not None and size * num_times * len(components) <= DENSE_PSEUDO:
             row["dense_bound"] = dense_bound(components, variant.smoothness, problem, points).log_evidence
         found.append({**row, "grouping_seconds": grouping.seconds})
     return found
 
 
-def time_evidence(model: Model, data: Any, with_gradient: bool, **limits: Any) -> dict[str, Any]:
-    """The evidence from kernel and rows, chain and features included, as the paper timed it; then its gradient."""
-    compiled = data.num_rows <= COMPILED_ROWS
-    value = eqx.filter_jit(log_evidence) if compiled else log_evidence
-    timed = least_seconds(lambda: float(value(model, data)), **limits)
-    row = {"log_evidence": timed.value, "seconds": timed.seconds, "repeats": timed.repeats}
-    if with_gradient:
-        derivative = jax.value_and_grad(log_evidence)
-        derivative = eqx.filter_jit(derivative) if compiled else derivative
-        timed = least_seconds(lambda: jax.block_until_ready(derivative(model, data)), **limits)
-        row["gradient_seconds"] = timed.seconds
-    return row
+def evaluation(model: Model, data: Observations) -> Callable[[], float]:
+    """The evidence from kernel and rows, chain and features included, as the paper timed it."""
+    function = eqx.filter_jit(log_evidence) if data.num_rows <= COMPILED_ROWS else log_evidence
+    return lambda: float(function(model, data))
+
+
+def differentiation(model: Model, data: Observations) -> Callable[[], Any]:
+    """The evidence and its gradient in all parameters, pseudo-points included."""
+    function = jax.value_and_grad(log_evidence)
+    function = eqx.filter_jit(function) if data.num_rows <= COMPILED_ROWS else function
+    return lambda: jax.block_until_ready(function(model, data))
 
 
 # --- what should show --------------------------------------------------------------------------------------------------------

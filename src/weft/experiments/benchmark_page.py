@@ -82,6 +82,8 @@ def page(results: Results) -> str:
         ]
         for layout in LAYOUTS:
             parts += [f"{TITLES[layout].capitalize()}:", timing_table(results["rows"], kernel, layout)]
+    if results["left_out"]:
+        parts.append("Left out because they would have taken too long here: " + "; ".join(results["left_out"]) + ".")
     parts += [
         "## Posterior pictures",
         "Mean and standard deviation of f given all rows; dots are rows, crosses pseudo-points. Held to the dense computation:",

@@ -32,14 +32,16 @@ def run(
     max_seconds: float | None = None,
     pseudo_points: Sequence[int] | None = None,
     sets: Sequence[str] | None = None,
+    num_times: Sequence[int] | None = None,
+    days: int | None = None,
 ) -> pathlib.Path:
     """Run the experiment called `name` and write its page, numbers and figures into `output`; the page's path.
 
     `quick` is a small version of everything, in seconds. `data` is a folder of original files and `download` fetches
     them into it first. `variant` is "scripts" (what the paper's authors ran) or "text" (what the paper says).
     `max_iterations` and `max_seconds` limit each fit, or in the benchmark the seconds of each setting; `pseudo_points`
-    and `sets` choose among the numbers of pseudo-points and the data sets. `output` is a new folder named after the
-    experiment by default.
+    and `sets` choose among the numbers of pseudo-points and the data sets, `num_times` the lengths of the benchmark's series,
+    and `days` keeps the last so many days of temperatures. `output` is a new folder named after the experiment by default.
     """
     if name not in EXPERIMENTS:
         raise ValueError(f"experiment must be one of {', '.join(EXPERIMENTS)}; it is {name!r}")
@@ -54,6 +56,8 @@ def run(
         max_seconds=max_seconds,
         pseudo_points=None if pseudo_points is None else tuple(pseudo_points),
         sets=None if sets is None else tuple(sets),
+        num_times=None if num_times is None else tuple(num_times),
+        days=days,
     )
     return _results().carry_out(name, experiment(name), settings)
 

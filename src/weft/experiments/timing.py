@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 
 __all__ = ["Timed", "least_seconds"]
 
+# In a call this long the first one's compilation is lost, and nobody wants to wait for another.
+LONG_CALL = 20.0
+
 
 class Timed(NamedTuple):
     """What the call returned, its least seconds, and over how many repeats that is."""
@@ -17,18 +20,17 @@ class Timed(NamedTuple):
     repeats: int
 
 
-def least_seconds(call: Callable[[], Any], *, max_repeats: int, max_seconds: float) -> Timed:
+def least_seconds(call: Callable[[], Any], *, max_repeats: int, max_seconds: float, warm_up: bool = True) -> Timed:
     """Call once to warm up, then until there are `max_repeats` or `max_seconds` have gone, at least once more.
 
-    A call that takes `max_seconds` the first time is not repeated, and its one time is the answer.
+    Without `warm_up` (for what does not compile), and of a very long call, the first time counts.
     """
     gc.collect()
     begun = time.perf_counter()
     value = call()
-    first = time.perf_counter() - begun
-    if first >= max_seconds:
-        return Timed(value, first, 1)
-    seconds: list[float] = []
+    seconds = [time.perf_counter() - begun]
+    if warm_up and seconds[0] < LONG_CALL:
+        seconds = []
     while not seconds or (len(seconds) < max_repeats and sum(seconds) < max_seconds):
         begun = time.perf_counter()
         value = call()
