@@ -4,6 +4,7 @@
 A page is a function of the numbers alone, so nothing on it is typed in.
 """
 
+import dataclasses
 import datetime
 import importlib.metadata
 import json
@@ -45,6 +46,7 @@ def carry_out(name: str, experiment: ModuleType, settings: Settings) -> pathlib.
         results = experiment.measure(settings)
     results = {
         "experiment": name,
+        "command": command(name, settings),
         "variant": settings.variant,
         "quick": settings.quick,
         "seed": settings.seed,
@@ -66,6 +68,19 @@ def carry_out(name: str, experiment: ModuleType, settings: Settings) -> pathlib.
     # From the file, so that the page can be made again from it to the letter.
     page.write_text(experiment.page(json.loads(numbers.read_text())))
     return page
+
+
+def command(name: str, settings: Settings) -> str:
+    """The command line of these settings; where data were read from and written to is the user's own."""
+    words = ["weft reproduce", name]
+    for field in dataclasses.fields(settings):
+        value = getattr(settings, field.name)
+        if field.name in ("output", "data", "download") or value == field.default:
+            continue
+        words.append(f"--{field.name.replace('_', '-')}")
+        if not isinstance(value, bool):
+            words.extend(f"{part}" for part in (value if isinstance(value, tuple) else (value,)))
+    return " ".join(words)
 
 
 def plain(value: Any) -> Any:
@@ -164,14 +179,8 @@ def provenance(results: Results) -> str:
     """The last section of every page: how to run it again, on what it ran, how long, how much memory."""
     measured = results["measured"]
     hardware, memory = measured["machine"], measured["machine"]["memory_bytes"]
-    flags = "".join(
-        [
-            " --quick" if results["quick"] else "",
-            f" --variant {results['variant']}" if results["variant"] != "scripts" else "",
-        ]
-    )
     lines = [
-        f"Made by `weft reproduce {results['experiment']}{flags}` on {measured['date']} in {number(measured['seconds'], 3)} s, "
+        f"Made by `{results['command']}` on {measured['date']} in {number(measured['seconds'], 3)} s, "
         f"with {measured['peak_memory_bytes'] / 1e9:.2f} GB of memory at the most.",
         f"Machine: {hardware['processor']}, {hardware['cores']} cores"
         + (f", {memory / 1e9:.0f} GB" if memory else "")
