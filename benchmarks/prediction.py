@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """How much memory and time a million predictions take: three years of days, 60 stations, bottleneck of 100.
 
-    python benchmarks/prediction.py [--rows 1000000]
+python benchmarks/prediction.py [--rows 1000000]
 """
 
 import argparse

@@ -10,6 +10,11 @@ from jaxtyping import install_import_hook
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+# What one worker has compiled, the other and the next run find again.
+CACHE = pathlib.Path(__file__).resolve().parents[1] / ".pytest_cache" / "jax"
+jax.config.update("jax_compilation_cache_dir", str(CACHE))
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
 # Every shape annotation in the package is checked while the tests run.
 install_import_hook("weft", "beartype.beartype")
 

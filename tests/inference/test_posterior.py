@@ -16,8 +16,17 @@ PLACES = np.random.default_rng(1).uniform(0, 3, (9, 2))
 PLACES[8] = PLACES[1]
 
 
-@pytest.mark.parametrize("engine", ["scan", "parallel", "cpu"])
-@pytest.mark.parametrize(("power", "exact"), [(0.0, False), (0.6, False), (0.0, True)])
+@pytest.mark.parametrize(
+    ("engine", "power", "exact"),
+    [
+        ("cpu", 0.0, False),
+        ("cpu", 0.6, False),
+        ("cpu", 0.0, True),
+        ("scan", 0.6, False),
+        ("scan", 0.0, True),
+        ("parallel", 0.6, False),
+    ],
+)
 def test_marginals_equal_dense(engine, power, exact):
     twin = sum_separable("damped cosine", "matern12", exact=exact)
     marginals = weft.condition(twin.model, twin.data, power=power, engine=engine).marginals(TIMES, PLACES)
