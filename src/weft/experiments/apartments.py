@@ -13,7 +13,17 @@ from weft.data.formats.download import fetch_experiment
 from weft.data.formats.price_paid import read_paper_sales
 from weft.data.observations import Observations
 from weft.experiments.figures import draw_map, new_figure, save
-from weft.experiments.learning import KERNELS, Scale, data_folder, learn, limits_of, make_model, scores, start_kernel
+from weft.experiments.learning import (
+    KERNELS,
+    Scale,
+    data_folder,
+    learn,
+    limits_of,
+    make_model,
+    noise_variance_of,
+    scores,
+    start_kernel,
+)
 from weft.experiments.results import Results, check, checks_table, number, provenance, say, table
 from weft.experiments.settings import Settings
 from weft.inference.posterior import Posterior
@@ -91,7 +101,7 @@ def measure(settings: Settings) -> Results:
     for kernel in KERNELS:
         result, posterior = learn(make_model(start_kernel(*STARTS[kernel], 2, Matern32), points), data, limits)
         mean, variance = posterior.marginals(sales.day[~is_train], sales.places[~is_train])
-        noise_variance = float(posterior.model.likelihood.variance)
+        noise_variance = noise_variance_of(posterior)
         accuracy = scores(scale.standardise(sales.value[~is_train]), mean, variance, noise_variance)
         rows.append({"kernel": kernel, "num_pseudo": len(points), **accuracy, **result})
         maps.append(maps_of(sales, scale, posterior, points, kernel, settings.output))

@@ -30,7 +30,7 @@ from weft.experiments.synthetic import (
     make_problem,
     pseudo_points,
 )
-from weft.experiments.timing import least_seconds
+from weft.experiments.timing import Repeats, least_seconds
 from weft.inference.evidence import log_evidence
 from weft.likelihoods import Gaussian
 from weft.model import Model
@@ -117,18 +117,15 @@ def measure_problem(
     plan: Plan, variant: Variant, layout: str, kernel: str, num_times: int, problem: Problem, pace: Pace
 ) -> list[dict[str, Any]]:
     """All methods on one set of rows; a method that would take too long is left out."""
-    components, limits = (
-        components_of(variant, kernel),
-        {"max_repeats": plan.max_repeats, "max_seconds": plan.max_seconds},
-    )
+    components, repeats = components_of(variant, kernel), Repeats(plan.max_repeats, plan.max_seconds)
     common = {"layout": layout, "kernel": kernel, "num_times": num_times, "num_rows": problem.num_rows}
     found = []
     if problem.num_rows <= plan.dense_rows:
         timed = least_seconds(
-            lambda: exact_log_evidence(components, variant.smoothness, problem), warm_up=False, **limits
+            lambda: exact_log_evidence(components, variant.smoothness, problem), repeats, warm_up=False
         )
         found.append({**common, "method": "exact dense", "log_evidence": timed.value, "seconds": timed.seconds})
-    grouping = least_seconds(problem.observations, max_repeats=1, max_seconds=0.0, warm_up=False)
+    grouping = least_seconds(problem.observations, Repeats(1, 0.0), warm_up=False)
     data = grouping.value
     # All places of an arbitrary layout differ, so a state-space model with all of them would be larger than a dense one.
     for size in (None, *plan.num_pseudo) if layout == "grid" else plan.num_pseudo:
@@ -138,13 +135,13 @@ def measure_problem(
         what = (layout, kernel, method, size)
         if not pace.allows(what, num_times):
             continue
-        timed = least_seconds(evaluation(model, data), **limits)
+        timed = least_seconds(evaluation(model, data), repeats)
         pace.record(what, num_times, timed.seconds)
         row = {**common, "method": method, "num_pseudo": size, "log_evidence": timed.value, "seconds": timed.seconds}
         if num_times in plan.gradient_times and pace.allows((*what, "gradient"), num_times):
-            row["gradient_seconds"] = least_seconds(differentiation(model, data), **limits).seconds
+            row["gradient_seconds"] = least_seconds(differentiation(model, data), repeats).seconds
             pace.record((*what, "gradient"), num_times, row["gradient_seconds"])
-        if size is not None and size * num_times * len(components) <= DENSE_PSEUDO:
+        if points is not None and len(points) * num_times * len(components) <= DENSE_PSEUDO:
             row["dense_bound"] = dense_bound(components, variant.smoothness, problem, points).log_evidence
         found.append({**row, "grouping_seconds": grouping.seconds})
     return found

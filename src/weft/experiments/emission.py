@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The appendix's comparison of ways to condition on the rows of one time, over the number of rows, with weft's own beside it."""
 
+import functools
 import itertools
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import threadpoolctl
 
@@ -12,7 +14,7 @@ from weft.engines.choose import choose_engine
 from weft.experiments.figures import BLACK, COLOURS, new_figure, save
 from weft.experiments.results import Results, check, checks_table, provenance, say, table
 from weft.experiments.settings import Settings
-from weft.experiments.timing import least_seconds
+from weft.experiments.timing import Repeats, least_seconds
 from weft.experiments.updates import UPDATES, Step
 from weft.kernels import Matern12, Matern32, Matern52
 from weft.kernels.base import Kernel
@@ -37,16 +39,15 @@ LOOKS = {
 def measure(settings: Settings) -> Results:
     num_pseudo = (settings.pseudo_points or ((20,) if settings.quick else (100,)))[0]
     shares = (0.1, 1.0, 10.0) if settings.quick else (0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
-    limits = {
-        "max_repeats": 5 if settings.quick else 200,
-        "max_seconds": settings.max_seconds or (0.05 if settings.quick else 1.0),
-    }
+    repeats = Repeats(5, 0.05) if settings.quick else Repeats(200, 1.0)
+    if settings.max_seconds is not None:
+        repeats = repeats._replace(max_seconds=settings.max_seconds)
     rows: list[dict[str, Any]] = []
     # One thread, as the paper.
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         for num_latent, share in itertools.product(LATENT, shares):
             num_rows = max(round(share * num_pseudo), 1)
-            rows.extend(compare(num_latent, num_pseudo, num_rows, settings.seed, limits))
+            rows.extend(compare(num_latent, num_pseudo, num_rows, settings.seed, repeats))
             say(f"emission: D = {num_latent}, N = {num_rows}")
     figure = draw(rows, settings)
     return {"num_pseudo": num_pseudo, "rows": rows, "figures": [figure], "checks": checks(rows)}
@@ -64,22 +65,22 @@ def make_step(num_latent: int, num_pseudo: int, num_rows: int, seed: int) -> Ste
     return Step(rng.normal(size=size), covariance, readout, weights, noise, rng.normal(size=num_rows))
 
 
-def compare(num_latent: int, num_pseudo: int, num_rows: int, seed: int, limits: dict[str, Any]) -> list[dict[str, Any]]:
+def compare(num_latent: int, num_pseudo: int, num_rows: int, seed: int, repeats: Repeats) -> list[dict[str, Any]]:
     step = make_step(num_latent, num_pseudo, num_rows, seed)
     expected = UPDATES["naive"](step)
     common = {"num_latent": num_latent, "num_rows": num_rows}
     found = []
     for name, update in UPDATES.items():
-        timed = least_seconds(lambda update=update: update(step), **limits)
+        timed = least_seconds(functools.partial(update, step), repeats)
         errors = [
-            np.max(np.abs(mine - theirs)) / np.max(np.abs(theirs))
+            np.max(np.abs(np.asarray(mine) - np.asarray(theirs))) / np.max(np.abs(np.asarray(theirs)))
             for mine, theirs in zip(timed.value, expected, strict=True)
         ]
         found.append({**common, "method": name, "seconds": timed.seconds, "error": float(max(errors))})
-    return [*found, {**common, "method": ENGINE, "seconds": engine_seconds(num_latent, step, limits)}]
+    return [*found, {**common, "method": ENGINE, "seconds": engine_seconds(num_latent, step, repeats)}]
 
 
-def engine_seconds(num_latent: int, step: Step, limits: dict[str, Any]) -> float:
+def engine_seconds(num_latent: int, step: Step, repeats: Repeats) -> float:
     """One step of the engine, its prediction to the next time and a share of the call's cost included."""
     engine = choose_engine("auto")
     num_rows, num_pseudo = step.weights.shape
@@ -87,16 +88,16 @@ def engine_seconds(num_latent: int, step: Step, limits: dict[str, Any]) -> float
     place = np.tile(np.arange(num_rows), NUM_STEPS)
     rows = Rows(layout, place, np.tile(step.values, NUM_STEPS), np.tile(1 / step.noise, NUM_STEPS))
     chain = make_chain(num_latent, num_pseudo, NUM_STEPS)
-    return least_seconds(lambda: engine.last_state(chain, step.weights, rows), **limits).seconds / NUM_STEPS
+    return least_seconds(lambda: engine.last_state(chain, step.weights, rows), repeats).seconds / NUM_STEPS
 
 
 def make_chain(num_latent: int, num_pseudo: int, num_times: int) -> Chain:
     form = LATENT[num_latent].state_space()
     zero, nothing = np.eye(num_latent), np.zeros((num_latent, num_latent))
     component = ComponentChain(
-        transition=np.stack([zero, np.asarray(form.transition(np.asarray(STEP)))]),
-        process_noise=np.stack([nothing, np.asarray(form.process_noise(np.asarray(STEP)))]),
-        initial=np.asarray(form.covariance(np.asarray(0.0))),
+        transition=np.stack([zero, np.asarray(form.transition(jnp.asarray(STEP)))]),
+        process_noise=np.stack([nothing, np.asarray(form.process_noise(jnp.asarray(STEP)))]),
+        initial=np.asarray(form.covariance(jnp.asarray(0.0))),
         readout=np.asarray(form.readout),
         num_pseudo=num_pseudo,
         reversal=form.reversal,

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """How figures look and how they are written: small PNG files, drawn without a screen."""
 
+import math
 import pathlib
 from collections.abc import Iterable
+from typing import Any
 
 import matplotlib
 from jaxtyping import Float
@@ -18,7 +20,9 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 MARKERS = ("o", "s", "^", "D", "v")
 
 
-def new_figure(num_rows: int, num_columns: int, *, width: float = 4.6, height: float = 3.4, **options: object):  # type: ignore[no-untyped-def]
+def new_figure(
+    num_rows: int, num_columns: int, *, width: float = 4.6, height: float = 3.4, **options: Any
+) -> tuple[Figure, Any]:
     """A figure and its axes, always a matrix of them."""
     figure = Figure(figsize=(width * num_columns, height * num_rows), layout="constrained")
     FigureCanvasAgg(figure)
@@ -38,7 +42,7 @@ def save(figure: Figure, folder: pathlib.Path, name: str) -> str:
 
 def draw_map(
     figure: Figure,
-    axis,  # type: ignore[no-untyped-def]
+    axis: Any,
     lon: Float[ndarray, " lon"],
     lat: Float[ndarray, " lat"],
     values: Float[ndarray, "lat lon"],
@@ -64,6 +68,4 @@ def draw_map(
         )
     axis.set(xlim=(lon[0], lon[-1]), ylim=(lat[0], lat[-1]), xlabel="longitude", ylabel="latitude")
     # A degree of longitude is shorter than one of latitude by the cosine of the latitude.
-    from math import cos, radians
-
-    axis.set_aspect(1 / cos(radians(float(lat.mean()))))
+    axis.set_aspect(1 / math.cos(math.radians(float(lat.mean()))))

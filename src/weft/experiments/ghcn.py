@@ -13,7 +13,17 @@ from scipy.spatial import KDTree
 from weft.data.observations import Observations
 from weft.experiments import ghcn_page
 from weft.experiments.figures import draw_map, new_figure, save
-from weft.experiments.learning import KERNELS, Limits, Scale, learn, limits_of, make_model, scores, start_kernel
+from weft.experiments.learning import (
+    KERNELS,
+    Limits,
+    Scale,
+    learn,
+    limits_of,
+    make_model,
+    noise_variance_of,
+    scores,
+    start_kernel,
+)
 from weft.experiments.results import Results, check, say
 from weft.experiments.settings import Settings
 from weft.experiments.temperatures import TemperatureSet, load_sets
@@ -100,7 +110,7 @@ def measure_set(
             f"ghcn: {temperatures.name}, {kernel}, {row['method']} {count or ''}: RMSE {row['standardised_rmse']:.4f} "
             f"after {row['seconds']:.0f} s ({row['message']})"
         )
-        if count is not None and method == PSEUDO:
+        if count is not None and points is not None:
             best = (posterior, points, kernel, count)
     assert best is not None
     return rows, None if temperatures.elevations is None else maps_of(temperatures, scale, *best, settings.output)
@@ -119,7 +129,7 @@ def measure_method(
     places = temperatures.places
     centres = None if count is None else place(places, count, method="kmeans", weights="places", seed=seed)
     used = ~is_test
-    if method == SUBSET:
+    if method == SUBSET and centres is not None:
         used = used & np.isin(temperatures.station, first_of_each_cluster(places, centres))
     data = Observations(
         temperatures.day[used].astype(np.float64),
@@ -131,7 +141,7 @@ def measure_method(
     mean, variance = posterior.marginals(
         temperatures.day[is_test].astype(np.float64), places[temperatures.station[is_test]]
     )
-    noise_variance = float(posterior.model.likelihood.variance)
+    noise_variance = noise_variance_of(posterior)
     accuracy = scores(scale.standardise(temperatures.value[is_test]), mean, variance, noise_variance)
     row = {"method": method, "num_pseudo": count, "num_rows": int(used.sum()), **accuracy, **result}
     return row, posterior, points

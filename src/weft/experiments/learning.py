@@ -19,7 +19,18 @@ from weft.scores import log_density_gaussian
 from weft.training.fitting import FitResult, fit
 from weft.training.progress import Iteration
 
-__all__ = ["KERNELS", "Limits", "Scale", "data_folder", "learn", "limits_of", "make_model", "scores", "start_kernel"]
+__all__ = [
+    "KERNELS",
+    "Limits",
+    "Scale",
+    "data_folder",
+    "learn",
+    "limits_of",
+    "make_model",
+    "noise_variance_of",
+    "scores",
+    "start_kernel",
+]
 
 KERNELS = ("separable", "sum-separable")
 NOISE_VARIANCE, NOISE_BOUNDS = 0.5, (0.01, 2.0)
@@ -106,6 +117,11 @@ def learn(model: Model, data: Observations, limits: Limits) -> tuple[dict[str, A
         callback=stop_in_time,
     )
     return outcome(result), condition(result.model, data)
+
+
+def noise_variance_of(posterior: Posterior) -> float:
+    assert isinstance(posterior.model.likelihood, Gaussian)
+    return float(posterior.model.likelihood.variance)
 
 
 def outcome(result: FitResult) -> dict[str, Any]:

@@ -117,6 +117,7 @@ def make_problem(
 ) -> Problem:
     """Rows of that many times; the same seed gives the same inputs to every kernel. `step` sets the times evenly apart."""
     rng = np.random.default_rng([seed, num_times])
+    times: np.ndarray
     if layout == "arbitrary":
         times = np.sort(rng.uniform(size=num_times)) * ARBITRARY_DURATION
         time_of_row = np.repeat(np.arange(num_times), ARBITRARY_ROWS)

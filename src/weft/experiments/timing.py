@@ -6,22 +6,28 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-__all__ = ["Timed", "least_seconds"]
+__all__ = ["Repeats", "Timed", "least_seconds"]
 
 # In a call this long the first one's compilation is lost, and nobody wants to wait for another.
 LONG_CALL = 20.0
 
 
+class Repeats(NamedTuple):
+    """When to stop repeating a call: after so many, or so many seconds."""
+
+    max_repeats: int
+    max_seconds: float
+
+
 class Timed(NamedTuple):
-    """What the call returned, its least seconds, and over how many repeats that is."""
+    """What the call returned, and its least seconds."""
 
     value: Any
     seconds: float
-    repeats: int
 
 
-def least_seconds(call: Callable[[], Any], *, max_repeats: int, max_seconds: float, warm_up: bool = True) -> Timed:
-    """Call once to warm up, then until there are `max_repeats` or `max_seconds` have gone, at least once more.
+def least_seconds(call: Callable[[], Any], repeats: Repeats, *, warm_up: bool = True) -> Timed:
+    """Call once to warm up, then as `repeats` says, at least once more.
 
     Without `warm_up` (for what does not compile), and of a very long call, the first time counts.
     """
@@ -31,8 +37,8 @@ def least_seconds(call: Callable[[], Any], *, max_repeats: int, max_seconds: flo
     seconds = [time.perf_counter() - begun]
     if warm_up and seconds[0] < LONG_CALL:
         seconds = []
-    while not seconds or (len(seconds) < max_repeats and sum(seconds) < max_seconds):
+    while not seconds or (len(seconds) < repeats.max_repeats and sum(seconds) < repeats.max_seconds):
         begun = time.perf_counter()
         value = call()
         seconds.append(time.perf_counter() - begun)
-    return Timed(value, min(seconds), len(seconds))
+    return Timed(value, min(seconds))

@@ -93,7 +93,7 @@ def information(step: Step) -> Updated:
     """weft's: rows as G = B' S^-1 B = E'E on z; only W = I + E cov(z) E' >= I is factored, never a covariance of the state."""
     scaled = step.weights / np.sqrt(step.noise)[:, None]
     num_rows, num_pseudo = scaled.shape
-    root = scaled if num_rows <= num_pseudo else np.linalg.qr(scaled, mode="r")
+    root = scaled if num_rows <= num_pseudo else np.asarray(np.linalg.qr(scaled, mode="r"))
     precision_values = step.values / step.noise
     seen = step.readout @ step.covariance
     mean_z, covariance_z = step.readout @ step.mean, seen @ step.readout.T
