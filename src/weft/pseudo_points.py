@@ -211,7 +211,7 @@ def grid(places: Float[np.ndarray, "place dim"], count: int) -> Float[np.ndarray
         kept = points[near]
         if len(kept) > 2 * count:
             return best
-        if len(best) < len(kept) <= count:
+        if len(best) <= len(kept) <= count:
             best = kept
         spacing /= 1.03
 

@@ -383,3 +383,38 @@ def test_bad_options_are_refused(problem):
         weft.fit(model, data, engine="steam")
     with pytest.raises(KeyError, match="warp"):
         weft.fit(model, data, frozen=["kernel.warp"])
+
+
+def test_a_warm_start_learns_with_few_pseudo_points_first(problem):
+    model, data = problem
+    cold = weft.fit(model, data)
+    result = weft.fit(model, data, warm_start=3)
+    assert [len(points) for points in result.warm_start.model.pseudo_points] == [3, 3]
+    for few, all_points in zip(result.warm_start.model.pseudo_points, model.pseudo_points, strict=True):
+        assert {tuple(point) for point in few} <= {tuple(point) for point in all_points}
+    assert_array_equal(result.model.pseudo_points[1], model.pseudo_points[1])
+    assert_allclose(
+        result.history[0].log_evidence,
+        weft.log_evidence(
+            weft.Model(result.warm_start.model.kernel, result.warm_start.model.likelihood, model.pseudo_points), data
+        ),
+        rtol=1e-9,
+    )
+    assert_allclose(result.log_evidence, cold.log_evidence, atol=1e-4)
+    with pytest.raises(ValueError, match="warm_start"):
+        weft.fit(model, data, warm_start=0)
+
+
+def test_counts_are_learned_through_the_variational_bound():
+    """A Poisson likelihood: several engine calls an evaluation, and an optimum that no small move improves."""
+    rng = np.random.default_rng(5)
+    times, places = np.repeat(np.arange(10.0), 4), np.tile(rng.uniform(0, 3, (4, 2)), (10, 1))
+    data = weft.Observations(times, places, rng.poisson(np.exp(1 + np.sin(times / 2))).astype(float))
+    model = weft.Model(weft.Separable(space=weft.Matern32(2.0), time=weft.Matern32(3.0)), weft.Poisson(), places[:3])
+    result = weft.fit(model, data, frozen=["kernel.space.lengthscale"])
+    assert result.converged
+    assert result.num_engine_calls > result.num_evaluations
+    space = make_space(model, frozen=["kernel.space.lengthscale"])
+    top = space.start(result.model)
+    for move in 0.05 * np.concatenate([np.eye(len(top)), -np.eye(len(top))]):
+        assert weft.log_evidence(space.place_numpy(model, top + move), data) < result.log_evidence

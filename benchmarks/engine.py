@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: MIT
+"""How fast are the engines, how near to the machine's speed, in how much memory, and how do they grow with the series?
+
+    python benchmarks/engine.py [--quick]
+
+Seconds a step for value and value+gradient: `cpu` on one and two threads, `scan`, and the paper's dense algorithm. Rows a time are as many
+as pseudo-points. The share of the machine's rate counts the multiplications of the method (below), not those an implementation adds, and
+compares with dgemm on two cores measured in the same run.
+"""
+
+import argparse
+import concurrent.futures
+import functools
+import json
+import resource
+import subprocess
+import sys
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from paper_algorithm import log_normaliser as paper_log_normaliser
+from results import write_results
+from rich.console import Console
+from rich.table import Table
+from scipy.linalg.blas import dgemm
+
+import weft
+from weft.data.layout import Layout
+from weft.engines import cpu, scan
+from weft.engines.cpu.threads import single_blas_thread
+from weft.state_space.chain import Rows
+from weft.state_space.prior import chain_at
+
+TIME_KERNELS = {1: weft.Matern12, 2: weft.Matern32, 3: weft.Matern52}
+FULL = {"bottlenecks": (5, 10, 20, 50, 100, 150), "latents": (1, 2, 3), "components": (1, 2)}
+QUICK = {"bottlenecks": (10, 50, 100), "latents": (2,), "components": (1,)}
+
+
+def flops(bottleneck: int, latent: int) -> tuple[float, float]:
+    """Multiplications and additions of one step, for value and value+gradient, with as many rows as pseudo-points.
+
+    Forward as DESIGN section 3 counts it, (D^2 + 2D + 4/3) q^3. Backward 2D^2 (Z Lam) + D (Z Lam Z', one triangle) + 2D (that times
+    H P_f) + 1 + 2 + 2D (U). A segment filtered again is not counted.
+    """
+    forward = (latent**2 + 2 * latent + 4 / 3) * bottleneck**3
+    return forward, forward + (2 * latent**2 + 5 * latent + 3) * bottleneck**3
+
+
+def problem(bottleneck, latent, components, num_times, num_rows=None):
+    """A stationary series with `num_rows` rows a time (default: as many as the bottleneck is wide)."""
+    rng = np.random.default_rng(0)
+    num_rows = bottleneck if num_rows is None else num_rows
+    kernel = weft.Separable(space=weft.EQ(1.0), time=TIME_KERNELS[latent](20.0))
+    for number in range(1, components):
+        kernel = kernel + 0.5 * weft.Separable(space=weft.EQ(0.3), time=TIME_KERNELS[latent](5.0 / number))
+    sizes = tuple(np.diff(np.linspace(0, bottleneck, components + 1).astype(int)).tolist())
+    model = weft.Model(kernel=kernel, likelihood=weft.Gaussian(0.5), pseudo_points=None)
+    chain = jax.tree.map(jnp.asarray, chain_at(model, sizes, np.arange(float(num_times))))
+    weights = jnp.asarray(rng.normal(size=(2 * bottleneck, bottleneck)) / np.sqrt(bottleneck))
+    total = num_times * num_rows
+    rows = Rows(
+        Layout(np.arange(num_times + 1) * num_rows),
+        jnp.asarray(rng.integers(0, 2 * bottleneck, total)),
+        jnp.asarray(rng.normal(size=total)),
+        jnp.asarray(rng.uniform(1.0, 4.0, total)),
+    )
+    return chain, weights, rows
+
+
+def best_of(function, repeats):
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        jax.block_until_ready(function())
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def dgemm_rate(num_threads, repeats=12):
+    """Flops a second of dgemm on so many threads at once, each on matrices of its own."""
+    size = 384
+    rng = np.random.default_rng(0)
+    pairs = [
+        (np.asfortranarray(rng.normal(size=(size, size))), np.zeros((size, size), order="F"))
+        for _ in range(num_threads)
+    ]
+
+    def work(pair):
+        for _ in range(20):
+            dgemm(1.0, pair[0], pair[0], 0.0, pair[1], overwrite_c=True)
+
+    with single_blas_thread(), concurrent.futures.ThreadPoolExecutor(num_threads) as pool:
+        seconds = best_of(lambda: list(pool.map(work, pairs)) and None, repeats)
+    return num_threads * 20 * 2 * size**3 / seconds
+
+
+def value_and_gradient(function, arguments):
+    """In everything but the integers, as training asks for it; compiled once."""
+    chain, weights, rows = arguments
+    floats = (chain.components, weights, rows.value, rows.precision)
+
+    @jax.jit
+    def compiled(floats):
+        def value(floats):
+            components, weights, value, precision = floats
+            moved = type(chain)(components, chain.step_number, None)
+            return function(moved, weights, Rows(rows.layout, rows.place, value, precision))
+
+        return jax.value_and_grad(value)(floats)
+
+    return lambda: compiled(floats)
+
+
+def time_one(bottleneck, latent, components, quick):
+    """All figures of one shape, in seconds a step."""
+    size = bottleneck * latent
+    num_times = int(np.clip(3e8 / (size**2 * bottleneck + 3e4), 60, 4000))
+    arguments = problem(bottleneck, latent, components, num_times)
+    repeats = 2 if quick else 4
+    record = {"bottleneck": bottleneck, "latent": latent, "components": components, "num_times": num_times}
+    engines = {
+        "cpu 1": functools.partial(cpu.log_normaliser, threads=1),
+        "cpu 2": functools.partial(cpu.log_normaliser, threads=2),
+        "scan": scan.log_normaliser,
+    }
+    for name, engine in engines.items():
+        for what, function in (
+            ("value", lambda engine=engine: engine(*arguments)),
+            ("gradient", value_and_gradient(engine, arguments)),
+        ):
+            jax.block_until_ready(function())
+            record[f"{name} {what}"] = best_of(function, repeats) / num_times
+    few = problem(bottleneck, latent, components, min(num_times, max(5, int(2e9 / size**3))))
+    paper_log_normaliser(*few)
+    record["paper value"] = best_of(lambda: paper_log_normaliser(*few), 2) / few[0].num_times
+    rate = dgemm_rate(2, 4)
+    value_flops, gradient_flops = flops(bottleneck, latent)
+    record["dgemm rate"] = rate
+    record["share value"] = value_flops / record["cpu 2 value"] / rate
+    record["share gradient"] = gradient_flops / record["cpu 2 gradient"] / rate
+    record["speed-up over scan"] = record["scan gradient"] / record["cpu 2 gradient"]
+    record["speed-up of two threads"] = record["cpu 1 gradient"] / record["cpu 2 gradient"]
+    return record
+
+
+def peak_memory(shape):
+    """Megabytes that one value+gradient adds to its inputs, in a process of its own."""
+    arguments = problem(*shape)
+    small = problem(*shape[:3], 50, shape[4])
+    jax.block_until_ready(value_and_gradient(cpu.log_normaliser, small)())
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    jax.block_until_ready(value_and_gradient(cpu.log_normaliser, arguments)())
+    return {
+        "megabytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024,
+        "seconds": time.perf_counter() - start,
+    }
+
+
+MEMORY_SHAPES = {
+    "T = 7305, 50 rows, two Matern-5/2 components of 50": (100, 3, 2, 7305, 50),
+    "T = 100000, q = 20, D = 3": (20, 3, 1, 100_000, 20),
+}
+
+
+def in_own_process(shape):
+    command = [sys.executable, __file__, "--memory-of", json.dumps(shape)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def growth(quick):
+    """Seconds of value+gradient over series of growing length, q = 10, D = 2."""
+    record = {}
+    for num_times in (1000, 10_000) if quick else (1000, 10_000, 100_000):
+        function = value_and_gradient(cpu.log_normaliser, problem(10, 2, 1, num_times))
+        jax.block_until_ready(function())
+        record[num_times] = best_of(function, 3)
+    return record
+
+
+def show(records, memory, lengths):
+    console = Console(width=160)
+    table = Table(title="microseconds a step (value+gradient unless said), q rows a time")
+    for heading in (
+        "q",
+        "D",
+        "parts",
+        "cpu 1: value",
+        "cpu 1",
+        "cpu 2: value",
+        "cpu 2",
+        "scan: value",
+        "scan",
+        "paper: value",
+    ) + ("scan / cpu 2", "1 / 2 threads", "of dgemm: value", "of dgemm"):
+        table.add_column(heading, justify="right")
+    for record in records:
+        names = (
+            "cpu 1 value",
+            "cpu 1 gradient",
+            "cpu 2 value",
+            "cpu 2 gradient",
+            "scan value",
+            "scan gradient",
+            "paper value",
+        )
+        table.add_row(
+            *(str(record[name]) for name in ("bottleneck", "latent", "components")),
+            *(f"{1e6 * record[name]:.1f}" for name in names),
+            *(f"{record[name]:.1f}" for name in ("speed-up over scan", "speed-up of two threads")),
+            *(f"{record[name]:.0%}" for name in ("share value", "share gradient")),
+        )
+    console.print(table)
+    for name, found in memory.items():
+        console.print(f"{name}: {found['megabytes']:.0f} MB beyond the inputs, {found['seconds']:.1f} s")
+    for num_times, seconds in lengths.items():
+        console.print(f"T = {num_times}: {seconds:.3f} s, {1e6 * seconds / num_times:.1f} us a step")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="three shapes and short series, under a minute or two")
+    parser.add_argument("--memory-of", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    if options.memory_of:
+        print(json.dumps(peak_memory(json.loads(options.memory_of))))
+        return
+    grid = QUICK if options.quick else FULL
+    records = []
+    for components in grid["components"]:
+        for latent in grid["latents"]:
+            for bottleneck in grid["bottlenecks"]:
+                records.append(time_one(bottleneck, latent, components, options.quick))
+                print(f"q = {bottleneck}, D = {latent}, {components} components: done", file=sys.stderr, flush=True)
+    memory = {} if options.quick else {name: in_own_process(shape) for name, shape in MEMORY_SHAPES.items()}
+    lengths = growth(options.quick)
+    show(records, memory, lengths)
+    results = {"steps": records, "memory": memory, "growth": lengths, "one-core dgemm rate": dgemm_rate(1)}
+    print(f"written to {write_results('engine_quick' if options.quick else 'engine', results).name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""GPBoost's space-time Matern by a Vecchia approximation, with its defaults; needs gpboost and pandas, not weft.
+
+    python peer_gpboost.py FOLDER lat,lon,elevation TRANSFORM
+
+reads train.parquet and test.parquet and prints scores as JSON. Coordinates and target are standardised, which its
+defaults expect; the log density is of the target in its deviations, as weft reports it.
+"""
+
+import json
+import pathlib
+import sys
+import time
+
+import gpboost
+import numpy as np
+import pandas as pd
+
+FORWARD = {"identity": lambda y: y, "log": np.log, "log1p": np.log1p}
+LOG_JACOBIAN = {"identity": lambda y: 0 * y, "log": lambda y: -np.log(y), "log1p": lambda y: -np.log1p(y)}
+
+
+def moments(name: str, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
+    """Mean of the target from that of its transform."""
+    if name == "identity":
+        return mean
+    return np.exp(mean + variance / 2) - (1.0 if name == "log1p" else 0.0)
+
+
+def main() -> None:
+    folder, space, transform = pathlib.Path(sys.argv[1]), sys.argv[2].split(","), sys.argv[3]
+    train, test = (pd.read_parquet(folder / f"{role}.parquet") for role in ("train", "test"))
+    values = FORWARD[transform](train["value"].to_numpy())
+    centre, scale = values.mean(), values.std()
+    places = train[space].drop_duplicates()
+
+    def coordinates(table: pd.DataFrame) -> np.ndarray:
+        days = (table["time"] - train["time"].min()) / pd.Timedelta("1D")
+        span = (train["time"].max() - train["time"].min()) / pd.Timedelta("1D")
+        where = (table[space] - places.mean()) / places.std(ddof=0)
+        return np.column_stack([days / span, where])
+
+    begun = time.perf_counter()
+    model = gpboost.GPModel(
+        gp_coords=coordinates(train),
+        cov_function="matern_space_time",
+        cov_fct_shape=1.5,
+        gp_approx="vecchia",
+        likelihood="gaussian",
+    )
+    model.fit(y=(values - centre) / scale)
+    predicted = model.predict(gp_coords_pred=coordinates(test), predict_var=True, predict_response=True)
+    seconds = time.perf_counter() - begun
+    mean, variance = predicted["mu"] * scale + centre, predicted["var"] * scale**2
+    truth = test["value"].to_numpy()
+    log_density = (
+        -0.5 * np.log(2 * np.pi * variance)
+        - 0.5 * (FORWARD[transform](truth) - mean) ** 2 / variance
+        + LOG_JACOBIAN[transform](truth)
+    )
+    target_sd = float(train["value"].std(ddof=0))
+    error = moments(transform, mean, variance) - truth
+    print(
+        json.dumps(
+            {
+                "seconds": seconds,
+                "standardised_rmse": float(np.sqrt(np.mean(error**2)) / target_sd),
+                "standardised_mean_negative_log_density": float(-np.mean(log_density) - np.log(target_sd)),
+                "version": gpboost.__version__,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""How good are weft's defaults on real data, beside naive baselines and GPBoost? One run over every set in ../shared/data.
+
+    python benchmarks/real.py [--only NAME ...] [--peer PYTHON] [--station]
+
+A tenth of the rows is held out at random. Every set is cut so that a run takes minutes; what was cut is part of the
+result. weft runs with its defaults but for the transform a set's README advises. `--peer` names a Python with gpboost,
+which gets the same rows, coordinates and transform and its own defaults (Vecchia, Matern in space-time).
+Results go to benchmarks/results/real.json and real.md.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import tempfile
+import time
+
+import numpy as np
+import pandas as pd
+from results import write_results
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+HELD_OUT = 0.1
+BASELINES = ("climatology", "nearest_station", "inverse_distance")
+
+# File, columns of space, first and last day, and the transform.
+SETS = {
+    "ghcn_pnw, paper's box": (
+        "ghcn_pnw/paper_box_tmax.parquet",
+        ("lat", "lon", "elevation"),
+        ("2018-07-07", "2020-05-31"),
+        None,
+    ),
+    "ghcn_pnw, HCN": (
+        "ghcn_pnw/pnw_hcn_tmax_2000_2018.parquet",
+        ("lat", "lon", "elevation"),
+        ("2016-01-01", "2016-12-31"),
+        None,
+    ),
+    "ghcn_conus": (
+        "ghcn_conus/hcn_tmax_2000_2018.parquet",
+        ("lat", "lon", "elevation"),
+        ("2017-01-01", "2017-06-30"),
+        None,
+    ),
+    "beijing_air": (
+        "beijing_air/beijing_air_hourly.parquet",
+        ("lat", "lon"),
+        ("2016-12-01", "2017-02-28"),
+        "log",
+    ),
+    "germany_pm10": (
+        "germany_pm10/germany_pm10_daily.parquet",
+        ("lat", "lon"),
+        ("2005-01-01", "2006-12-31"),
+        "log1p",
+    ),
+    "italy_covid": (
+        "italy_covid/italy_covid_daily.parquet",
+        ("lat", "lon"),
+        ("2021-09-01", "2022-02-28"),
+        "log1p",
+    ),
+    "price_paid": ("price_paid/flats_2015_2024.parquet", ("lat", "lon"), ("2018-01-01", "2018-12-31"), None),
+}
+
+
+def read_set(name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rows to learn from and rows held out."""
+    file, space, (first, last), _ = SETS[name]
+    table = pd.read_parquet(DATA / file)
+    last_moment = pd.Timestamp(last) + pd.Timedelta("1D")
+    table = table[(table["time"] >= first) & (table["time"] < last_moment) & table["value"].notna()]
+    table = table[["time", *space, "value"]].astype(dict.fromkeys([*space, "value"], np.float64)).reset_index(drop=True)
+    hidden = np.random.default_rng(0).random(len(table)) < HELD_OUT
+    return table[~hidden].reset_index(drop=True), table[hidden].reset_index(drop=True)
+
+
+def run_weft(name: str, train: pd.DataFrame, test: pd.DataFrame, *, by_station: bool) -> dict:
+    import weft
+
+    _, space, _, transform = SETS[name]
+    gp = weft.SpaceTimeGP(time="time", space=space, target="value", transform=transform)
+    begun = time.perf_counter()
+    gp.fit(train)
+    fitted = time.perf_counter()
+    gp.predict(test)
+    predicted = time.perf_counter()
+    scores = gp.score(test)
+    found = {
+        "seconds": predicted - begun,
+        "fit_seconds": fitted - begun,
+        "num_evaluations": gp.result_.num_evaluations,
+        "message": gp.result_.message,
+        "num_pseudo_points": int(gp.posterior_.weights.shape[1] / len(gp.component_names_)),
+        "scores": scores,
+        "summary": gp.summary(),
+    }
+    if by_station:
+        tidy = gp.cross_validate(train, by="station", folds=5)
+        whole = tidy[tidy["fold"] == "all"]
+        found["by_station"] = whole.pivot(index="model", columns="score", values="value").to_dict("index")
+    return found
+
+
+def warm_up() -> None:
+    """Compile the engine and the tracer's usual suspects, which happens once on a machine, outside the timings."""
+    import weft
+
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"time": np.repeat(np.arange(20.0), 5), "x": np.tile(rng.normal(size=5), 20)})
+    table["value"] = rng.normal(size=100)
+    gp = weft.SpaceTimeGP(time="time", space=("x",), target="value", max_iterations=1, progress=None)
+    gp.fit(table).predict(table)
+
+
+def run_peer(python: str, name: str, train: pd.DataFrame, test: pd.DataFrame) -> dict:
+    """GPBoost in a process of its own, on standardised columns."""
+    _, space, _, transform = SETS[name]
+    with tempfile.TemporaryDirectory() as folder:
+        for role, table in (("train", train), ("test", test)):
+            table.to_parquet(pathlib.Path(folder) / f"{role}.parquet")
+        script = pathlib.Path(__file__).with_name("peer_gpboost.py")
+        command = [python, str(script), folder, ",".join(space), transform or "identity"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
+        if done.returncode:
+            return {"failure": (done.stderr.strip().splitlines() or ["no message"])[-1]}
+        return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def as_markdown(results: dict) -> str:
+    """One line a set: standardised RMSE, standardised mean negative log density, CRPS, coverage and seconds."""
+    lines = [
+        "| set | rows | weft: RMSE / NLD | 90 % coverage | CRPS, weft | CRPS, best naive | seconds | GPBoost: RMSE / NLD | seconds |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, found in results.items():
+        scores = found["weft"]["scores"]
+        naive = min(scores[f"mean_crps_{baseline}"] for baseline in BASELINES)
+        peer = found.get("gpboost")
+        if peer is None:
+            beside = ("not run", "")
+        elif "failure" in peer:
+            beside = ("failed", "")
+        else:
+            beside = (
+                f"{peer['standardised_rmse']:.3f} / {peer['standardised_mean_negative_log_density']:.3f}",
+                f"{peer['seconds']:.0f}",
+            )
+        lines.append(
+            f"| {name} | {found['num_train']:,} + {found['num_test']:,} | {scores['standardised_rmse']:.3f} / "
+            f"{scores['standardised_mean_negative_log_density']:.3f} | {scores['coverage_90']:.1%} | "
+            f"{scores['mean_crps']:.4g} | {naive:.4g} | {found['weft']['seconds']:.0f} | {beside[0]} | {beside[1]} |"
+        )
+    lines.append("")
+    lines.append(
+        "RMSE and NLD (mean negative log density) are of the target in its deviations; with a transform both are of "
+        "the target itself, back-transformed. Lower is better. Times are of fit and prediction together."
+    )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--only", nargs="*", default=list(SETS), choices=list(SETS))
+    options.add_argument("--peer", help="a Python that can import gpboost")
+    options.add_argument("--station", action="store_true", help="also cross-validate by station, parameters kept")
+    arguments = options.parse_args()
+    warm_up()
+    results = {}
+    for name in arguments.only:
+        if not (DATA / SETS[name][0]).exists():
+            print(f"{name}: {SETS[name][0]} is not in ../shared/data; left out")
+            continue
+        train, test = read_set(name)
+        found = {
+            "num_train": len(train),
+            "num_test": len(test),
+            "days": SETS[name][2],
+            "transform": SETS[name][3],
+            "weft": run_weft(name, train, test, by_station=arguments.station),
+        }
+        if arguments.peer is not None:
+            found["gpboost"] = run_peer(arguments.peer, name, train, test)
+        results[name] = found
+        print(as_markdown({name: found}).splitlines()[2], flush=True)
+    write_results("real", results)
+    (ROOT / "benchmarks" / "results" / "real.md").write_text(as_markdown(results))
+
+
+if __name__ == "__main__":
+    main()
