@@ -49,7 +49,9 @@ class Browser:
         call("POST", f"{self.base}/element/{self.find(selector)}/value", {"text": text})
 
     def resize(self, width: int, height: int) -> None:
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.command(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
 
     def command(self, name: str, **parameters: Any) -> Any:
         """A command of Chromium's own protocol."""

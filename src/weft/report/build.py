@@ -24,6 +24,7 @@ from weft.report.size import ReportSize
 from weft.report.stations import build_series, choose_stations
 from weft.report.validation import Hidden, describe_check, hide_rows, score_hidden
 from weft.report.verdict import judge
+from weft.training.fitting import FitResult
 
 __all__ = ["build_report", "gather", "write_report"]
 
@@ -96,7 +97,7 @@ def gather(
 ) -> ReportContent:
     """What the report of a fitted model says; arguments as in `build_report`."""
     started = time.perf_counter()
-    if not hasattr(gp, "fitted_"):
+    if getattr(gp, "fitted_", None) is None:
         raise ValueError("this SpaceTimeGP has not learned anything yet; call fit(table) before its report")
     unknown = [by for by in checks if by not in ("random", "station", "block")]
     if unknown:
@@ -115,15 +116,13 @@ def gather(
         limit = nice_threshold(rows.values[rows.present]) if threshold is None else float(threshold)
         map_content = build_map(gp, rows, axes, stations, threshold=limit, terrain=terrain, size=size)
     series = build_series(gp, rows, stations, hidden, size)
-    result = getattr(gp, "result_", None)
-    message = result.message if result is not None else "as saved with the model"
     return ReportContent(
         title=title or f"{gp.target} in space and time",
         subtitle=_subtitle(gp, rows),
         target=gp.target,
         units=gp.units or "",
         verdict=judge(
-            converged=fitted.converged, message=message, checks=described, in_space=in_space, in_time=in_time
+            converged=fitted.converged, message=gp.result_.message, checks=described, in_space=in_space, in_time=in_time
         ),
         data=build_card(gp, rows, size),
         map=map_content,
@@ -137,7 +136,7 @@ def gather(
         parameters=describe_parameters(gp),
         checks=described,
         check_note=_check_note(described),
-        diagnostics=(*residual_figures(in_space, in_time), *_learning_figures(result)),
+        diagnostics=(*residual_figures(in_space, in_time), *_learning_figures(gp.result_)),
         diagnostics_words=(_residual_words(looked_at, rows),),
         reproduce=describe_run(gp, rows, command=command, seed=seed, report_seconds=time.perf_counter() - started),
     )
@@ -182,8 +181,8 @@ def _residual_words(looked_at: SeenRows, rows: SeenRows) -> str:
     )
 
 
-def _learning_figures(result: Any) -> tuple[Figure, ...]:
-    history = [] if result is None else [step for step in result.history if step.start == 0]
+def _learning_figures(result: FitResult) -> tuple[Figure, ...]:
+    history = [step for step in result.history if step.start == 0]
     if len(history) < 2:
         return ()
     return (

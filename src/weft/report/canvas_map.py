@@ -62,8 +62,10 @@ def map_axes(gp: SpaceTimeGP, rows: SeenRows) -> MapAxes | None:
     around = np.unique(np.mod(rows.places[geography.first], 360.0))
     gaps = np.diff(np.append(around, around[0] + 360.0))
     widest = int(np.argmax(gaps))
-    west = float(np.mod(around[widest] + gaps[widest] / 2 + 180.0, 360.0) - 180.0)
-    return MapAxes(geography.first, geography.second, True, west)
+    west = float(around[widest] + gaps[widest] / 2)
+    # Whole turns, so that the middle of the map is written as people do.
+    turns = np.floor((west + 180.0 + 180.0) / 360.0)
+    return MapAxes(geography.first, geography.second, True, west - 360.0 * float(turns))
 
 
 def build_map(
@@ -165,12 +167,12 @@ def _box(at: Float[np.ndarray, "place 2"], axes: MapAxes) -> tuple[tuple[float, 
     # Places in a row still get a map: no box is thinner than a quarter of its length.
     margin = np.maximum(_MARGIN * side, (0.25 * side - np.array([high[0] - low[0], (high[1] - low[1]) * stretch])) / 2)
     margin = margin / np.array([1.0, stretch])
-    west, south, east, north = *(low - margin), *(high + margin)
+    (west, south), (east, north) = (low - margin).tolist(), (high + margin).tolist()
     if axes.is_degrees:
         south, north = max(south, -89.5), min(north, 89.5)
         if east - west > 360.0:
             west, east = axes.west, axes.west + 360.0
-    return (float(west), float(south), float(east), float(north)), stretch
+    return (west, south, east, north), stretch
 
 
 def _shape(box: tuple[float, float, float, float], stretch: float, cells: int) -> tuple[int, int]:

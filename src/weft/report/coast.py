@@ -17,6 +17,8 @@ Lines = tuple[tuple[float, ...], ...]
 Box = tuple[float, float, float, float]
 # Points closer together than this share of the box's longer side cannot be told apart.
 _FINEST = 1 / 1500
+# The numbers a page has room for; lines that need more are drawn coarser.
+_MOST_NUMBERS = 40_000
 
 
 def lines_in_box(kind: str, box: Box) -> Lines:
@@ -24,25 +26,37 @@ def lines_in_box(kind: str, box: Box) -> Lines:
 
     The box may lie across the antimeridian, with longitudes up to 540 or down to -540.
     """
+    pieces = _pieces(kind, box)
+    finest = _FINEST * max(box[2] - box[0], box[3] - box[1])
+    while True:
+        # An island that would be a dot is left out.
+        seen = [piece for piece in pieces if np.max(np.ptp(piece, axis=0)) > finest]
+        thinned = [_thinned(piece, finest) for piece in seen]
+        if sum(line.size for line in thinned) <= _MOST_NUMBERS:
+            break
+        finest *= 1.5
+    digits = max(0, int(np.ceil(-np.log10(finest))) + 1)
+    return tuple(tuple(np.round(line.reshape(-1), digits).tolist()) for line in thinned)
+
+
+def _pieces(kind: str, box: Box) -> list[Float[np.ndarray, "point 2"]]:
+    """Stretches of the world's lines inside the box, and a step beyond its edges."""
     west, south, east, north = box
-    finest = _FINEST * max(east - west, north - south)
-    margin = 0.02 * max(east - west, north - south)
-    found: list[tuple[float, ...]] = []
+    found = []
     for turn in (-360.0, 0.0, 360.0):
         if west - turn > 180 or east - turn < -180:
             continue
         for line in _world()[kind]:
             x, y = line[:, 0] + turn, line[:, 1]
-            inside = (x > west - margin) & (x < east + margin) & (y > south - margin) & (y < north + margin)
+            inside = (x > west) & (x < east) & (y > south) & (y < north)
+            if not inside.any():
+                continue
             # A step from or to a point outside is drawn too: it crosses the edge.
             near = inside.copy()
             near[1:] |= inside[:-1]
             near[:-1] |= inside[1:]
-            for run in _runs(near):
-                thinned = _thinned(np.stack([x[run], y[run]], axis=1), finest)
-                if len(thinned) > 1:
-                    found.append(tuple(np.round(thinned.reshape(-1), 3).tolist()))
-    return tuple(found)
+            found += [np.stack([x[run], y[run]], axis=1) for run in _runs(near)]
+    return found
 
 
 @functools.cache

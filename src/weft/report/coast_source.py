@@ -44,7 +44,9 @@ def _arcs_of(shape: Any) -> list[int]:
     """Numbers of all arcs in a geometry; a negative one is its arc run backwards."""
     if isinstance(shape, int):
         return [shape if shape >= 0 else ~shape]
-    children = shape.get("geometries", shape.get("arcs", ())) if isinstance(shape, dict) else shape
+    children: Any = shape
+    if isinstance(shape, dict):
+        children = shape["geometries"] if "geometries" in shape else shape["arcs"]
     return [number for child in children for number in _arcs_of(child)]
 
 

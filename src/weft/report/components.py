@@ -9,7 +9,7 @@ from weft.estimator import SpaceTimeGP
 from weft.estimator.building import COVARIATES
 from weft.estimator.fitted import Fitted
 from weft.estimator.summary import describe_noise
-from weft.kernels import Kernel
+from weft.kernels import Columns, Kernel, OnSphere, Scaled
 from weft.report.content import Component, Figure, ParameterLine
 from weft.report.figures import correlation_figure
 from weft.report.rows import SeenRows
@@ -69,7 +69,9 @@ def describe_parameters(gp: SpaceTimeGP) -> tuple[ParameterLine, ...]:
             lines.append(ParameterLine(part["name"], meaning, value, unit, f"{path}.time"))
         for name, (length, unit) in part["space"].items():
             lines.append(
-                ParameterLine(part["name"], f"length scale, {name}", short_number(length), unit, f"{path}.space.lengthscale")
+                ParameterLine(
+                    part["name"], f"length scale, {name}", short_number(length), unit, f"{path}.space.lengthscale"
+                )
             )
     noise = describe_noise(fitted.model, fitted.translation)
     if noise is not None:
@@ -79,7 +81,9 @@ def describe_parameters(gp: SpaceTimeGP) -> tuple[ParameterLine, ...]:
         lines.append(ParameterLine("likelihood", "kind", name, "", "likelihood"))
     for effect in fitted.effects():
         value = f"{effect['slope']:.4g} ± {effect['sd']:.2g}"
-        lines.append(ParameterLine(COVARIATES, f"effect of {effect['covariate']}", value, f"{units} per unit".strip(), ""))
+        lines.append(
+            ParameterLine(COVARIATES, f"effect of {effect['covariate']}", value, f"{units} per unit".strip(), "")
+        )
     return tuple(lines)
 
 
@@ -93,7 +97,9 @@ def component_figures(gp: SpaceTimeGP, rows: SeenRows) -> tuple[Figure, ...]:
         if name != COVARIATES
     ]
     span = float(np.ptp(rows.times))
-    longest = max((float(np.asarray(_lengthscale(part.time))) for _, part in parts if _has_scale(part.time)), default=span)
+    longest = max(
+        (float(np.asarray(_lengthscale(part.time))) for _, part in parts if _has_scale(part.time)), default=span
+    )
     lags = np.linspace(0.0, min(span, 3 * longest), _NUM_LAGS)
     in_time = {name: _correlation(part.time, lags[:, None]) for name, part in parts}
     figures = [correlation_figure("reach-time", lags, in_time, translation.clock.unit, "lag in time")]
@@ -105,14 +111,12 @@ def component_figures(gp: SpaceTimeGP, rows: SeenRows) -> tuple[Figure, ...]:
     return tuple(figures)
 
 
-def _walk_on_map(
-    scaling: Scaling, fitted: Fitted, rows: SeenRows
-) -> tuple[Float[np.ndarray, "lag dim"], str, float]:
+def _walk_on_map(scaling: Scaling, fitted: Fitted, rows: SeenRows) -> tuple[Float[np.ndarray, "lag dim"], str, float]:
     """Points along the map's first direction from the origin of the coordinates, the unit of their distance, and how far."""
     columns = scaling.map_dimensions
     places = scaling.forward(rows.places)
     first = columns[0]
-    extent = float(np.ptp(places[:, first])) if scaling.geography is not None else float(np.ptp(places[:, first]))
+    extent = float(np.ptp(places[:, first]))
     path = np.zeros((_NUM_LAGS, fitted.translation.num_columns))
     path[:, first] = np.linspace(0.0, extent, _NUM_LAGS)
     dimension = scaling.dimensions[first]
@@ -125,10 +129,9 @@ def _correlation(kernel: Kernel, inputs: Float[np.ndarray, "lag dim"]) -> Float[
 
 
 def _lengthscale(kernel: Kernel) -> np.ndarray | None:
-    inner = kernel
-    while hasattr(inner, "kernel"):
-        inner = inner.kernel
-    return getattr(inner, "lengthscale", None)
+    while isinstance(kernel, Columns | OnSphere | Scaled):
+        kernel = kernel.kernel
+    return getattr(kernel, "lengthscale", None)
 
 
 def _has_scale(kernel: Kernel) -> bool:
@@ -149,4 +152,8 @@ def _f_units(gp: SpaceTimeGP) -> str:
     transform = gp.fitted_.translation.target.transform.name
     if transform != "identity":
         return f"on the scale of {transform}"
-    return (gp.units or "") if describe_noise(gp.fitted_.model, gp.fitted_.translation) is not None else "on the scale of f"
+    return (
+        (gp.units or "")
+        if describe_noise(gp.fitted_.model, gp.fitted_.translation) is not None
+        else "on the scale of f"
+    )

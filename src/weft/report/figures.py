@@ -35,7 +35,12 @@ _VARIABLES = {
     SECOND: "var(--second)",
     GOOD: "var(--good)",
 }
-_SETTINGS = {"svg.fonttype": "none", "svg.hashsalt": "weft", "font.family": "sans-serif", "font.size": 9.0}
+_SETTINGS: dict[Any, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "weft",
+    "font.family": "sans-serif",
+    "font.size": 9.0,
+}
 
 
 def pit_figure(key: str, pit: PitSummary) -> Figure:
@@ -86,7 +91,9 @@ def correlation_figure(
     axes.set(xlabel=f"{what} ({unit})", ylabel="correlation")
     _legend(axes)
     reach = "; ".join(f"{name} falls below 0.5 at {_half(lags, curve)} {unit}" for name, curve in curves.items())
-    return Figure(_svg(figure, key), f"Correlation against {what}: {reach}.", f"Correlation of each component against {what}.")
+    return Figure(
+        _svg(figure, key), f"Correlation against {what}: {reach}.", f"Correlation of each component against {what}."
+    )
 
 
 def variogram_figure(
@@ -173,7 +180,9 @@ def _svg(figure: Any, key: str) -> str:
         text.set_parse_math(False)
     written = io.StringIO()
     with matplotlib.rc_context(_SETTINGS):
-        FigureCanvasSVG(figure).print_svg(written, metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+        FigureCanvasSVG(figure).print_svg(
+            written, metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+        )
     svg = written.getvalue()
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)

@@ -26,9 +26,7 @@ class Packed:
         return (self.high - self.low) / (2**self.bits - 2)
 
 
-def pack(
-    values: Float[np.ndarray, "..."], *, bits: int, low: float | None = None, high: float | None = None
-) -> Packed:
+def pack(values: Float[np.ndarray, "..."], *, bits: int, low: float | None = None, high: float | None = None) -> Packed:
     """`values` in 8 or 16 bits each, in their order; numbers beyond a given `low` or `high` are moved to it."""
     present = values[np.isfinite(values)]
     lowest = float(np.min(present, initial=np.inf)) if low is None else low

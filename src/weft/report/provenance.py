@@ -24,11 +24,8 @@ _PACKAGES = ("weft", "jax", "numpy", "scipy", "numba", "equinox", "pandas")
 def describe_run(
     gp: SpaceTimeGP, rows: SeenRows, *, command: str | None, seed: int, report_seconds: float
 ) -> Reproduce:
-    result = getattr(gp, "result_", None)
     versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
-    learned = (
-        f"{result.seconds:.1f} s, {result.num_evaluations} evaluations of the evidence" if result is not None else "not kept"
-    )
+    learned = f"{gp.result_.seconds:.1f} s, {gp.result_.num_evaluations} evaluations of the evidence"
     facts = (
         Fact("seeds", f"{gp.seed} for the model, {seed} for the report"),
         Fact("rows (SHA-256)", hash_of_rows(rows), "of times, coordinates, covariates and values, sorted"),

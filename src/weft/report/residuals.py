@@ -12,7 +12,15 @@ from weft.report.content import Figure
 from weft.report.figures import residual_correlation_figure, variogram_figure
 from weft.report.rows import SeenRows
 
-__all__ = ["Autocorrelation", "Variogram", "autocorrelation", "last_rows", "residual_figures", "residuals_of", "variogram"]
+__all__ = [
+    "Autocorrelation",
+    "Variogram",
+    "autocorrelation",
+    "last_rows",
+    "residual_figures",
+    "residuals_of",
+    "variogram",
+]
 
 _NUM_LAGS = 14
 _NUM_BINS = 12
@@ -115,7 +123,9 @@ def residual_figures(in_space: Variogram, in_time: Autocorrelation) -> tuple[Fig
         figures.append(variogram_figure("variogram", in_space.distance, in_space.gamma, in_space.unit))
     if len(in_time.lags):
         figures.append(
-            residual_correlation_figure("residual-lags", in_time.lags, in_time.correlation, in_time.chance, in_time.unit)
+            residual_correlation_figure(
+                "residual-lags", in_time.lags, in_time.correlation, in_time.chance, in_time.unit
+            )
         )
     return tuple(figures)
 

@@ -79,7 +79,8 @@ def kept_rows(gp: SpaceTimeGP) -> SeenRows:
     places = np.concatenate([np.asarray(batch.row_places) for batch in batches])
     num_space = translation.num_space
     extras = {
-        extra: np.concatenate([np.asarray(getattr(batch, extra)) for batch in batches]) for extra in gp.fitted_.roles.extras
+        extra: np.concatenate([np.asarray(getattr(batch, extra)) for batch in batches])
+        for extra in gp.fitted_.roles.extras
     }
     if "noise_variance" in extras:
         extras["noise_variance"] = extras["noise_variance"] * translation.target.scale**2

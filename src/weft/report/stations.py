@@ -96,7 +96,9 @@ def columns_at_stations(
         for place in stations:
             own = np.flatnonzero((rows.place == place) & ~np.isnan(column))
             own = own[np.argsort(rows.times[own], kind="stable")]
-            known = np.interp(times, rows.times[own], column[own]) if len(own) else np.full(len(times), np.nanmean(column))
+            known = (
+                np.interp(times, rows.times[own], column[own]) if len(own) else np.full(len(times), np.nanmean(column))
+            )
             parts.append(known)
         columns[name] = np.concatenate(parts)
     return np.tile(times, len(stations)), columns

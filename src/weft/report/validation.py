@@ -138,7 +138,13 @@ def _best(score: str, summaries: Mapping[str, Mapping[str, float | int]]) -> set
 def _written(score: str, value: float | int) -> str:
     if not np.isfinite(value):
         return "∞" if value > 0 else "–"
-    return f"{100 * value:.1f} %" if score.startswith("coverage") else f"{value:.3f}" if abs(value) < 1e5 else f"{value:.4g}"
+    return (
+        f"{100 * value:.1f} %"
+        if score.startswith("coverage")
+        else f"{value:.3f}"
+        if abs(value) < 1e5
+        else f"{value:.4g}"
+    )
 
 
 def _column(score: str, units: str) -> str:

@@ -114,9 +114,12 @@ def _worries_of(check: Check) -> list[str]:
 
 
 def _short(check: Check) -> str:
-    return {"held_out": "held-out rows", "random": "hidden rows", "station": "hidden stations", "block": "hidden blocks"}[
-        check.by
-    ]
+    return {
+        "held_out": "held-out rows",
+        "random": "hidden rows",
+        "station": "hidden stations",
+        "block": "hidden blocks",
+    }[check.by]
 
 
 def _hidden(check: Check) -> str:

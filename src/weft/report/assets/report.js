@@ -73,29 +73,26 @@
     const share = (x, y) => [(x - west) / (east - west), (north - y) / (north - south)];
 
     function ticks() {
-      const box = byId("ticks"), outer = byId("map");
+      const box = byId("ticks");
       box.replaceChildren();
-      const left = plotbox.offsetLeft, top = plotbox.offsetTop;
-      const add = (text, kind, x, y) => {
+      // Shares of the map's sides, which hold for any size it is printed in.
+      const add = (text, kind, part) => {
         const span = document.createElement("span");
         span.textContent = text;
         span.className = kind;
-        span.style.left = x + "px";
-        if (y !== null) span.style.top = y + "px";
+        span.style.setProperty("--share", part);
         box.append(span);
       };
       const across = roundTicks(west, east, Math.max(2, plotbox.clientWidth / 120));
       for (const x of across.ticks) {
         const turned = ((((x + 180) % 360) + 360) % 360) - 180;
-        const text = map.is_geographic ? degrees(turned, across.digits, "E", "W") : x.toFixed(across.digits);
-        add(text, "x", left + share(x, 0)[0] * plotbox.clientWidth, null);
+        add(map.is_geographic ? degrees(turned, across.digits, "E", "W") : x.toFixed(across.digits), "x", share(x, 0)[0]);
       }
       const up = roundTicks(south, north, Math.max(2, plotbox.clientHeight / 90));
       for (const y of up.ticks) {
-        const text = map.is_geographic ? degrees(y, up.digits, "N", "S") : y.toFixed(up.digits);
-        add(text, "y", left - 6, top + share(0, y)[1] * plotbox.clientHeight);
+        add(map.is_geographic ? degrees(y, up.digits, "N", "S") : y.toFixed(up.digits), "y", share(0, y)[1]);
       }
-      outer.title = map.is_geographic ? "" : map.axes[1] + " against " + map.axes[0];
+      if (!map.is_geographic) byId("map").title = map.axes[1] + " (upwards) against " + map.axes[0];
     }
 
     function lines(context, all, width, colour, dash) {
