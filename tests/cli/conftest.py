@@ -26,6 +26,7 @@ class Outcome:
 
     @property
     def json(self) -> Any:
+        assert self.status == 0, self.err
         return json.loads(self.out)
 
 

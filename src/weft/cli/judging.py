@@ -143,7 +143,7 @@ def evaluation_text(tidy: "pd.DataFrame") -> str:
     """One table of scores for each way rows were held out."""
     blocks: list[str] = []
     for by, part in tidy[tidy["fold"] == "all"].groupby("by", sort=False):
-        summaries: dict[str, dict[str, float]] = {}
+        summaries: dict[str, dict[str, float | int]] = {}
         for line in part.to_dict("records"):
             summaries.setdefault(line["model"], {})[line["score"]] = line["value"]
         blocks.append(f"held out by {by}\n{score_table(summaries)}")

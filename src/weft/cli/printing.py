@@ -50,7 +50,7 @@ def aligned(rows: Sequence[Sequence[str]], *, indent: str = "") -> str:
     )
 
 
-def score_table(summaries: Mapping[str, Mapping[str, float]]) -> str:
+def score_table(summaries: Mapping[str, Mapping[str, float | int]]) -> str:
     """Scores down, models across."""
     from weft.scores import MEANINGS
 
@@ -62,7 +62,7 @@ def score_table(summaries: Mapping[str, Mapping[str, float]]) -> str:
     return aligned(rows)
 
 
-def in_words(score: str, value: float | None) -> str:
+def in_words(score: str, value: float | int | None) -> str:
     if value is None or value != value:
         return "-"
     if score.startswith("num_"):
@@ -70,7 +70,7 @@ def in_words(score: str, value: float | None) -> str:
     return f"{value:.1%}" if score.startswith("coverage") else f"{value:.4g}"
 
 
-def megabytes(size: float) -> str:
+def megabytes(size: float | int) -> str:
     return f"{size / 1e6:,.0f} MB" if size < 2e9 else f"{size / 1e9:,.1f} GB"
 
 

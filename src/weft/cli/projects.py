@@ -225,7 +225,7 @@ def _shape_words(survey: "Survey") -> str:
     )
 
 
-def _duration(seconds: float) -> str:
+def _duration(seconds: float | int) -> str:
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""Help answers at once: it imports nothing heavy, and every verb has some."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import Run
+
+VERBS = (
+    *("demo", "init", "check", "run", "fit", "predict", "sample", "update", "info", "report"),
+    *("score", "evaluate", "compare", "doctor", "reproduce"),
+)
+HEAVY = ("jax", "numpy", "pandas", "scipy", "numba", "equinox", "xarray", "pyarrow", "matplotlib", "narwhals", "pyproj")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["fit", "--help"], ["--version"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        "from weft.cli import main\n"
+        f"status = main({arguments!r})\n"
+        f"print('imported', [name for name in {HEAVY!r} if name in sys.modules])\n"
+        "sys.exit(status)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ended.stdout.splitlines()[-1] == "imported []"
+    assert ended.stderr == ""
+
+
+def test_every_verb_has_help(run: Run) -> None:
+    overview = run("--help")
+    assert overview.status == 0
+    assert "Exit status: 0 success" in overview.out
+    for verb in VERBS:
+        assert f" {verb} " in overview.out
+        outcome = run(verb, "--help")
+        assert outcome.status == 0
+        assert f"weft {verb}" in outcome.out
+        assert "--json" in outcome.out
+
+
+def test_version(run: Run) -> None:
+    from weft import __version__
+
+    assert run("--version").out.strip() == __version__
+
+
+def test_doctor_finds_all_well_and_says_what_is_not(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = run("doctor", "--json").json
+    assert record["problems"] == []
+    assert set(record["engines"]) == {"cpu", "scan", "parallel"}
+    monkeypatch.setattr("weft.cli.health._self_test", lambda engine: 1e-3 if engine == "scan" else 1e-14)
+    outcome = run("doctor")
+    assert outcome.status == 1
+    assert "PROBLEM: engine scan is off by 1.0e-03 of the right answer" in outcome.out
+
+
+def test_reproduce_lists_experiments(run: Run) -> None:
+    from weft.experiments import EXPERIMENTS
+
+    assert run("reproduce", "--json").json == {"experiments": dict(EXPERIMENTS)}

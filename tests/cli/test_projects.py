@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""weft.toml: written from a table, checked, and run; and a fit that goes on after it was ended."""
+
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+
+import pandas as pd
+import pytest
+
+from tests.cli.conftest import COLUMNS, Run
+from weft import load
+from weft.config import Settings, read_settings
+from weft.data.files import write_table
+from weft.demo import heights
+
+
+def test_init_writes_what_it_inferred_and_why(run: Run, small_table: pathlib.Path, folder: pathlib.Path) -> None:
+    outcome = run("init", small_table)
+    assert outcome.status == 0
+    assert "'lon' and 'lat' are named like degrees, with 'elevation' for height" in outcome.out
+    text = pathlib.Path("weft.toml").read_text()
+    assert "# column 'date' is named like a time" in text
+    assert "usual step 1 day" in text
+    content = tomllib.loads(text)
+    assert content["data"]["space"] == ["lon", "lat", "elevation"]
+    assert pathlib.Path(folder, content["data"]["table"]).resolve() == small_table.resolve()
+    assert read_settings("weft.toml").report.station == "station"
+    again = run("init", small_table)
+    assert again.status == 2
+    assert "--force" in again.err
+    assert run("init", small_table, "--force", "--json").json["reasons"]["time"].startswith("column 'date'")
+
+
+def test_init_says_what_it_cannot_tell(run: Run) -> None:
+    """Awkward names come through, and what is not known stays open."""
+    name = 'a "quoted"\\ \x7f column'
+    pd.DataFrame({"Lat": [1.0, 2.0], name: [0.5, 0.7], "Lon": [3.0, 4.0]}).to_csv("odd.csv", index=False)
+    outcome = run("init", "odd.csv")
+    assert outcome.status == 0, outcome.err
+    assert "no column looks like the time" in outcome.out
+    settings = read_settings("weft.toml")
+    assert settings.data.target == name
+    assert settings.data.time is None
+
+
+def test_starting_file_has_every_section_and_no_unknown_option(run: Run, small_table: pathlib.Path) -> None:
+    """What stands there commented out is right too."""
+    run("init", small_table)
+    lines = pathlib.Path("weft.toml").read_text().splitlines()
+    uncommented = [line[2:] if line.startswith("# ") and " = " in line.split("#")[1] else line for line in lines]
+    pathlib.Path("all.toml").write_text("\n".join(uncommented))
+    settings = read_settings("all.toml")
+    assert set(tomllib.loads("\n".join(uncommented))) == set(Settings.__struct_fields__)
+    assert settings.model.seasonality == ("yearly",)
+    assert settings.predict.output == "predictions.nc"
+
+
+def test_check_counts_and_estimates(run: Run, small_table: pathlib.Path) -> None:
+    table = pd.read_csv(small_table)
+    table = pd.concat([table, table[:3]])
+    table.iloc[4, table.columns.get_loc("tmax")] = float("nan")
+    table.to_csv("rows.csv", index=False)
+    record = run("check", "rows.csv", "--json").json
+    assert record["num_rows"] == len(table)
+    assert record["num_missing_target"] == 1
+    assert record["num_duplicates"] == 3
+    assert record["num_places"] == table["station"].nunique()
+    assert record["num_gaps"] == 1
+    assert record["fit_seconds"] > 0
+    assert 1e6 < record["memory_bytes"] < 1e9
+
+
+def test_run_does_all_of_it(run: Run, small_table: pathlib.Path, folder: pathlib.Path) -> None:
+    write_table(heights("2018-07-15").isel(lat=slice(0, None, 24), lon=slice(0, None, 48)), "grid.nc")
+    pathlib.Path("out").mkdir()
+    pathlib.Path("weft.toml").write_text(
+        f"[data]\ntable = {str(small_table)!r}\n[model]\nmax_iterations = 2\n[evaluate]\nby = ['random']\nfolds = 2\n"
+        "[predict]\ntable = 'grid.nc'\noutput = 'map.nc'\n[report]\nstation = 'station'\n[output]\nfolder = 'out'\n"
+    )
+    outcome = run("run", "weft.toml", "--json")
+    assert outcome.status == 0, outcome.err
+    names = sorted(path.name for path in pathlib.Path("out").iterdir())
+    assert names == ["map.nc", "model.weft", "report.html", "scores.csv"]
+    assert outcome.json["fit"]["num_rows"] == len(pd.read_csv(small_table))
+    assert {line["model"] for line in outcome.json["scores"]} >= {"weft", "climatology", "nearest_station"}
+    assert "<html" in pathlib.Path("out/report.html").read_text(encoding="utf-8")[:2000]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_fit_goes_on_after_it_was_ended(
+    number: signal.Signals, run: Run, small_table: pathlib.Path, folder: pathlib.Path
+) -> None:
+    """Killed, it leaves a checkpoint and no model; interrupted, also the best so far and status 130."""
+    program = (
+        # Slow enough to be caught in the act.
+        "import sys, time\n"
+        "import weft.training.fitting as fitting\n"
+        "record = fitting._Run.record\n"
+        "fitting._Run.record = lambda *given: (record(*given), time.sleep(0.5))\n"
+        "from weft.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))\n"
+    )
+    arguments = ["fit", str(small_table), *COLUMNS, "-o", "model.weft"]
+    process = subprocess.Popen([sys.executable, "-c", program, *arguments], stderr=subprocess.PIPE, text=True)
+    checkpoint = pathlib.Path("model.weft.checkpoint")
+    while not checkpoint.exists() and process.poll() is None:
+        time.sleep(0.05)
+    time.sleep(0.6)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=120)
+    left = sorted(path.name for path in folder.iterdir())
+    if number is signal.SIGKILL:
+        assert left == ["model.weft.checkpoint"]
+    else:
+        assert process.returncode == 130, said
+        assert left == ["model.weft", "model.weft.checkpoint"]
+        assert "--resume" in said
+        assert not load("model.weft").result_.converged
+    resumed = run(*arguments, "--resume", "--json")
+    assert resumed.status == 0
+    assert resumed.json["converged"]
+    history = load("model.weft").result_.history
+    # The first iterations are the ended process's: one history, without a second start.
+    assert [step.iteration for step in history] == list(range(len(history)))
+    assert not checkpoint.exists()
