@@ -69,10 +69,11 @@ def build_start(
         columns = range(num_space, data.places.shape[1])
         components.append(Separable(space=Columns(Linear(1.0), columns), time=Constant(), variance=SLOPE_VARIANCE))
         names.append(COVARIATES)
+    whole = SumSeparable(components)
     model = Model(
-        kernel=SumSeparable(components),
+        kernel=whole,
         likelihood=start_likelihood(likelihood, likelihood_setting, shares),
-        pseudo_points=choose_pseudo_points(pseudo_points, data, num_space, seed=seed),
+        pseudo_points=choose_pseudo_points(pseudo_points, data, num_space, whole, seed=seed),
         # A standardised target has mean zero; a log rate or a logit has not.
         mean=None if is_standardised(likelihood) else ConstantMean(variance_of_mean(f, shares)),
     )

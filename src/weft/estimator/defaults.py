@@ -135,9 +135,10 @@ def _pairs_in_space(data: Observations, num_space: int) -> tuple[Int[np.ndarray,
     """Rows at one time that are neighbours in space, each column measured in deviations."""
     from scipy.spatial import cKDTree
 
-    places = data.row_places[:, :num_space]
+    places = data.places[:, :num_space]
     deviations = places.std(axis=0)
     scaled = places / np.where(deviations > 0, deviations, 1.0)
+    place = np.asarray(data.grouping.place_of_row)
     offsets = data.grouping.layout.offsets
     several = np.flatnonzero(np.diff(offsets) > 1)
     chosen = several[:: max(1, len(several) // 200)]
@@ -145,7 +146,7 @@ def _pairs_in_space(data: Observations, num_space: int) -> tuple[Int[np.ndarray,
     for time in chosen:
         rows = np.arange(offsets[time], offsets[time + 1])[:2000]
         count = min(_NEIGHBOURS, len(rows))
-        _, near = cKDTree(scaled[rows]).query(scaled[rows], k=np.arange(2, count + 1))
+        _, near = cKDTree(scaled[place[rows]]).query(scaled[place[rows]], k=np.arange(2, count + 1))
         firsts.append(np.repeat(rows, near.shape[1]))
         seconds.append(rows[near.reshape(-1)])
     return _thinned(np.concatenate(firsts), np.concatenate(seconds))

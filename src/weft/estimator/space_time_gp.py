@@ -42,8 +42,8 @@ class SpaceTimeGP:
     `kernel`: None for a slow plus a fast component scaled to the data, or a `weft.Separable` or a sum of them to start
     from, in these units: kilometres and deviations, the times' unit (days for daily data), a target of variance 1.
     `likelihood`: "gaussian", "student_t", "poisson", "negative_binomial", ... or an object.
-    `pseudo_points`: "auto" (every place up to 80 distinct ones, which is exact; else 50 by k-means), a count, None for
-    exact, or a matrix in the scaled coordinates.
+    `pseudo_points`: "auto" (every place up to 80 distinct ones, which is exact; else 50 a component, placed greedily),
+    a count (k-means), None for exact, or a matrix in the scaled coordinates.
     `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more component.
     `time_step` ("1D", "6h") puts times on a regular step. `noise_variance`, `exposure` and `trials` name columns; noise
     variances are of the transformed target. A table to predict may lack these: its rows then have no noise of their
