@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from weft.estimator import SpaceTimeGP
-from weft.report import ReportSize, write_report
+from weft.report import ReportSize, build_report
 from weft.report.build import gather
 from weft.report.canvas_map import MapAxes, map_axes
 from weft.report.packing import unpack
@@ -44,8 +44,10 @@ def counts() -> SpaceTimeGP:
 
 
 @pytest.mark.slow
-def test_counts_at_plain_coordinates(counts: SpaceTimeGP) -> None:
-    content = gather(counts, size=SIZE, checks=("random",))
+def test_counts_at_plain_coordinates_without_a_table(counts: SpaceTimeGP, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "report.html"
+    content = build_report(counts, path=path, size=SIZE, checks=())
+    assert "nothing was held out" in path.read_text(encoding="utf-8")
     assert content.map is not None
     assert not content.map.is_geographic
     assert content.map.coast == ()
@@ -76,13 +78,6 @@ def test_counts_at_plain_coordinates(counts: SpaceTimeGP) -> None:
     )
     expected = counts.predict(asked)["mean"].to_numpy()
     assert_allclose(unpack(station.mean), expected[-len(content.series.times) :], atol=station.mean.step)
-
-
-@pytest.mark.slow
-def test_the_estimators_report_needs_no_table(counts: SpaceTimeGP, tmp_path: pathlib.Path) -> None:
-    path = tmp_path / "report.html"
-    write_report(counts, path, size=SIZE, checks=())
-    assert "nothing was held out" in path.read_text(encoding="utf-8")
 
 
 def test_a_model_that_has_learned_nothing_is_refused() -> None:

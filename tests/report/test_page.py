@@ -183,6 +183,20 @@ def test_a_report_that_cannot_be_written_leaves_what_was_there(written: Written,
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_the_estimator_writes_the_same_report(
+    written: Written, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        "weft.report.build.gather", lambda *args, **options: asked.append((args, options)) or written.content
+    )
+    written.gp.report(tmp_path / "report.html", table=written.table, threshold=13.0)
+    assert (tmp_path / "report.html").read_text(encoding="utf-8") == written.path.read_text(encoding="utf-8")
+    ((args, options),) = asked
+    assert args == (written.gp, written.table)
+    assert options["threshold"] == 13.0
+
+
 def test_contents_are_plain_data(written: Written) -> None:
     def plain(part: Any) -> bool:
         if isinstance(part, dict):

@@ -120,9 +120,13 @@ def test_a_model_that_loses_to_a_baseline_says_so() -> None:
     state, headline, worries = words(check(), check("station", 0.9, -0.08, "nearest station"))
     assert state == "poor"
     assert headline.startswith("Do not rely on this")
-    assert "nearest station does as well or better (hidden stations)" in headline
+    assert "does not beat nearest station (hidden stations): prefer that" in headline
     assert "does not beat nearest station (CRPS 8 % higher)" in worries
     assert words(check(skill=float("nan")))[0] == "poor"
+    state, headline, _ = words(check(), check("station", 0.9, -0.02))
+    assert state == "caution"
+    assert "but it does not beat inverse distance (hidden stations)." in headline
+    assert words(check(skill=-0.01), check("station", 0.9, -0.02))[0] == "poor"
 
 
 @pytest.mark.parametrize(

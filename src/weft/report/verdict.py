@@ -15,6 +15,9 @@ _COVERAGE_AT_ALL = (0.75, 0.985)
 # Residuals that still hang together by this much leave something to learn.
 _LEFT_IN_TIME = 0.2
 _LEFT_IN_SPACE = 0.8
+# Skill that may be chance, and a loss that is more than a draw.
+_SKILL = 0.02
+_LOSS = 0.05
 _OFFSET = 0.08
 
 
@@ -52,7 +55,8 @@ def judge(
             f"{100 * in_space.gamma[0]:.0f} % of what strangers do; more pseudo-points or a rougher kernel may help."
         )
     worries += notes
-    state = _worst([fact.state for fact in facts])
+    beaten = bool(checks) and all(not check.skill > 0 for check in checks)
+    state = "poor" if beaten else _worst([fact.state for fact in facts])
     return Verdict(state, _headline(converged, checks, state), tuple(facts), tuple(worries))
 
 
@@ -65,7 +69,8 @@ def _headline(converged: bool, checks: Sequence[Check], state: str) -> str:
     losing = [check for check in checks if not check.skill > 0]
     if losing:
         how = " and ".join(_short(check) for check in losing)
-        said = f"but {losing[0].best_baseline} does as well or better ({how}): prefer that"
+        advice = ": prefer that" if state == "poor" else ""
+        said = f"but it does not beat {_guesses(losing)} ({how}){advice}"
     else:
         least = min(checks, key=lambda check: check.skill)
         most = max(checks, key=lambda check: check.skill)
@@ -89,7 +94,7 @@ def _coverage_fact(check: Check) -> Fact:
 
 def _skill_fact(check: Check) -> Fact:
     skill = check.skill
-    state = "poor" if not skill > 0 else "good" if skill > 0.02 else "caution"
+    state = "good" if skill > _SKILL else "caution" if skill >= -_LOSS else "poor"
     sign = "−" if skill < 0 else "+"
     value = f"{sign}{abs(100 * skill):.0f} %" if math.isfinite(skill) else "–"
     return Fact(f"skill, {_short(check)}", value, f"CRPS against {check.best_baseline}, the best baseline", state)

@@ -83,7 +83,7 @@
         span.style.setProperty("--share", part);
         box.append(span);
       };
-      const across = roundTicks(west, east, Math.max(2, plotbox.clientWidth / 120));
+      const across = roundTicks(west, east, Math.max(2, plotbox.clientWidth / 85));
       for (const x of across.ticks) {
         const turned = ((((x + 180) % 360) + 360) % 360) - 180;
         add(map.is_geographic ? degrees(turned, across.digits, "E", "W") : x.toFixed(across.digits), "x", share(x, 0)[0]);
