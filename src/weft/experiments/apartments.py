@@ -19,6 +19,7 @@ from weft.experiments.learning import (
     data_folder,
     learn,
     limits_of,
+    load_engine,
     make_model,
     noise_variance_of,
     scores,
@@ -90,6 +91,7 @@ def load(settings: Settings) -> Sales:
 
 def measure(settings: Settings) -> Results:
     sales, limits = load(settings), limits_of(settings, 100)
+    load_engine()
     count = (settings.pseudo_points or ((QUICK_PSEUDO,) if settings.quick else (NUM_PSEUDO,)))[0]
     rng = np.random.default_rng(settings.seed)
     is_train = np.zeros(len(sales.value), dtype=bool)

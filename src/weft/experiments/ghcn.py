@@ -19,6 +19,7 @@ from weft.experiments.learning import (
     Scale,
     learn,
     limits_of,
+    load_engine,
     make_model,
     noise_variance_of,
     scores,
@@ -55,6 +56,7 @@ PSEUDO, SUBSET, EXACT = "pseudo-points", "subset of stations", "all stations, ex
 
 def measure(settings: Settings) -> Results:
     limits = limits_of(settings, 1000)
+    load_engine()
     sets, rows, figures = [], [], []
     for temperatures in load_sets(settings):
         found, maps = measure_set(temperatures, settings, limits)

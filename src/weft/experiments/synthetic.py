@@ -152,17 +152,37 @@ def draw(
 
     Features of place (eigenvectors over many places) each follow the time kernel's own chain, independently.
     """
-    feature_places = np.linspace(0, ARBITRARY_EXTENT, NUM_FEATURE_PLACES)[:, None]
-    eigenvalues, vectors = np.linalg.eigh(np.asarray(component.space.covariance(feature_places, feature_places)))
-    kept = eigenvalues > SMALLEST_EIGENVALUE * eigenvalues[-1]
-    projection = np.sqrt(float(component.variance)) * vectors[:, kept] / np.sqrt(eigenvalues[kept])
-    process = draw_time_processes(component, times, int(kept.sum()), rng)
+    features = PlaceFeatures.of(component)
+    process = draw_time_processes(component, times, features.number, rng)
     values = np.empty(len(places))
     for first in range(0, len(places), ROWS_AT_ONCE):
         rows = slice(first, first + ROWS_AT_ONCE)
-        features = np.asarray(component.space.covariance(places[rows], feature_places)) @ projection
-        values[rows] = np.einsum("rk,rk->r", features, process[time_of_row[rows]])
+        values[rows] = np.einsum("rk,rk->r", features.at(places[rows]), process[time_of_row[rows]])
     return values
+
+
+@dataclass(frozen=True)
+class PlaceFeatures:
+    """Few numbers a place whose products are the component's covariance over places, its variance included."""
+
+    component: Separable
+    places: Float[np.ndarray, "feature_place 1"]
+    projection: Float[np.ndarray, "feature_place feature"]
+
+    @classmethod
+    def of(cls, component: Separable) -> "PlaceFeatures":
+        places = np.linspace(0, ARBITRARY_EXTENT, NUM_FEATURE_PLACES)[:, None]
+        eigenvalues, vectors = np.linalg.eigh(np.asarray(component.space.covariance(places, places)))
+        kept = eigenvalues > SMALLEST_EIGENVALUE * eigenvalues[-1]
+        projection = np.sqrt(float(component.variance)) * vectors[:, kept] / np.sqrt(eigenvalues[kept])
+        return cls(component, places, projection)
+
+    @property
+    def number(self) -> int:
+        return self.projection.shape[1]
+
+    def at(self, places: Float[np.ndarray, "row 1"]) -> Float[np.ndarray, "row feature"]:
+        return np.asarray(self.component.space.covariance(places, self.places)) @ self.projection
 
 
 def draw_time_processes(

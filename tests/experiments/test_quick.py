@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: MIT
+"""Every experiment runs from end to end in its quick version, and shows what a small run can show."""
+
+import json
+
+import pytest
+
+from tests.experiments.original_files import write_land_registry, write_noaa
+from weft.experiments import EXPERIMENTS, run
+from weft.experiments.__main__ import main
+from weft.experiments.registry import experiment
+
+pytestmark = pytest.mark.slow
+
+
+def results_of(page):
+    """The numbers of a run, after seeing that its page and figures are whole and small."""
+    folder = page.parent
+    results = json.loads((folder / "expected.json").read_text())
+    text = page.read_text()
+    assert text == experiment(results["experiment"]).page(results)
+    figures = list(folder.glob("*.png"))
+    assert figures
+    for figure in figures:
+        assert f"({figure.name})" in text
+        assert figure.stat().st_size < 150_000
+    assert results["measured"]["seconds"] > 0
+    assert results["measured"]["peak_memory_bytes"] > 1e8
+    return results
+
+
+def shown(results, words):
+    return next(check["holds"] for check in results["checks"] if words in check["claim"])
+
+
+def test_benchmark(tmp_path):
+    results = results_of(run("benchmark", quick=True, output=tmp_path, seed=3))
+    assert results["command"] == "weft reproduce benchmark --quick --seed 3"
+    assert shown(results, "within 1e-6 of the dense one")
+    assert shown(results, "with all places is within 1e-6")
+    assert shown(results, "with 20 pseudo-points the bound is tight")
+    assert shown(results, "with 5 it is loose")
+    assert shown(results, "within 1e-7 of dense")
+    assert {row["method"] for row in results["rows"]} == {"exact dense", "state space", "pseudo-points"}
+    assert all(row["gradient_seconds"] > 0 for row in results["rows"] if row["method"] != "exact dense")
+
+
+def test_emission(tmp_path, capsys):
+    assert main(["emission", "--quick", "--output", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.strip().endswith("README.md")
+    results = results_of(tmp_path / "README.md")
+    assert shown(results, "all updates agree")
+    assert {row["num_latent"] for row in results["rows"]} == {1, 2, 3}
+
+
+def test_ghcn(tmp_path):
+    write_noaa(tmp_path / "data")
+    results = results_of(run("ghcn", quick=True, data=tmp_path / "data", output=tmp_path / "out", pseudo_points=(4,)))
+    (described,) = results["sets"]
+    assert (described["num_stations"], described["num_days"]) == (9, 90)
+    assert described["map"] is None
+    assert [(row["kernel"], row["method"]) for row in results["rows"]] == [
+        ("separable", "pseudo-points"),
+        ("separable", "subset of stations"),
+        ("sum-separable", "pseudo-points"),
+        ("sum-separable", "subset of stations"),
+    ]
+    for row in results["rows"]:
+        assert row["log_evidence"] > row["start_log_evidence"]
+        assert row["iterations"] == 3
+        assert not row["converged"]
+
+
+def test_apartments(tmp_path):
+    write_land_registry(tmp_path / "data")
+    results = results_of(
+        run(
+            "apartments",
+            quick=True,
+            data=tmp_path / "data",
+            output=tmp_path / "out",
+            pseudo_points=(6,),
+            max_iterations=2,
+        )
+    )
+    assert results["num_train"] == results["num_test"] or results["num_train"] + 1 == results["num_test"]
+    for row in results["rows"]:
+        assert row["num_pseudo"] == 6
+        assert row["log_evidence"] > row["start_log_evidence"]
+        assert row["mean_negative_log_density_latent_only"] > row["mean_negative_log_density"]
+
+
+def test_every_experiment_has_a_quick_run_here():
+    assert {name.removeprefix("test_") for name in globals() if name.startswith("test_")} > set(EXPERIMENTS)
