@@ -40,11 +40,21 @@ def bundled(name: str) -> pathlib.Path:
     return pathlib.Path(str(importlib.resources.files("weft") / "demo_data" / name))
 
 
-def temperatures() -> "pd.DataFrame":
-    """Daily maximum temperature at 61 stations of the Pacific North-West: date, station, lat, lon, elevation, tmax."""
+def temperatures(*, stations: int | None = None, days: int | None = None) -> "pd.DataFrame":
+    """Daily maximum temperature at 61 stations of the Pacific North-West: date, station, lat, lon, elevation, tmax.
+
+    `stations` (spread over the list) and `days` (the first ones) ask for a small cut, to try things out on.
+    """
     from weft.data.files import read_table
 
-    return read_table(bundled("tmax.csv.gz"))
+    table = read_table(bundled("tmax.csv.gz"))
+    names, dates = sorted(table["station"].unique()), sorted(table["date"].unique())
+    if stations is not None:
+        chosen = np.linspace(0, len(names) - 1, min(stations, len(names))).astype(int)
+        table = table[table["station"].isin([names[k] for k in chosen])]
+    if days is not None:
+        table = table[table["date"] <= dates[min(days, len(dates)) - 1]]
+    return table.reset_index(drop=True)
 
 
 def heights(*dates: str) -> "xr.Dataset":
@@ -116,7 +126,7 @@ def draw_map(gp: "SpaceTimeGP", table: "pd.DataFrame", path: str | pathlib.Path,
         mesh = panel.pcolormesh(
             grid["lon"], grid["lat"], grid[name], cmap=colours, vmin=limits[0], vmax=limits[1], shading="nearest"
         )
-        figure.colorbar(mesh, ax=panel, pad=0.02)
+        figure.colorbar(mesh, ax=panel, pad=0.02, extend="both" if name == "mean" else "neither")
         draw_coast(panel, (-126.0, 47.0, -122.0, 49.0))
         panel.set_title(title, fontsize=10)
         panel.set_xlabel("longitude")
@@ -132,7 +142,8 @@ def draw_map(gp: "SpaceTimeGP", table: "pd.DataFrame", path: str | pathlib.Path,
         lw=0.6,
         ec="k",
     )
-    panels[1].plot(stations["lon"], stations["lat"], "o", ms=3.5, mfc="none", mec="w", mew=0.8, label="stations")
+    label = "stations" if isinstance(points, np.ndarray) else "stations, each a pseudo-point"
+    panels[1].plot(stations["lon"], stations["lat"], "o", ms=3.5, mfc="none", mec="w", mew=0.8, label=label)
     if isinstance(points, np.ndarray):
         placed = gp.translation_.scaling.inverse(points)
         panels[1].plot(placed["lon"], placed["lat"], "x", ms=4, c="tomato", mew=1.0, label="pseudo-points")

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""Every example of the README and the guide runs: Python, commands with the output they show, and config files."""
+
+import contextlib
+import io
+import os
+import pathlib
+import re
+import shlex
+
+import pytest
+
+from weft.cli import main
+from weft.config import read_settings
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
+TAKES_MINUTES = ("weft demo",)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_examples_run(page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if kind == "python":
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(text, f"{page.name}: {text.splitlines()[0]}", "exec"), names)
+        elif kind == "console":
+            run_console(text)
+        elif kind == "toml":
+            pathlib.Path("example.toml").write_text(text, encoding="utf-8")
+            read_settings("example.toml")
+
+
+def run_console(text: str) -> None:
+    """Each `$ weft ...` ends well and says every line shown below it; `$ make ...` names a target there is."""
+    shown = ""
+    for line in text.splitlines():
+        if not line.startswith("$ "):
+            assert line.strip() in shown, f"{line!r} is not in what the command says:\n{shown}"
+            continue
+        command = line.removeprefix("$ ").partition("  #")[0].strip()
+        program, *arguments = shlex.split(command)
+        if program == "make":
+            assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        elif program == "weft" and command not in TAKES_MINUTES:
+            said = io.StringIO()
+            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+                status = main(arguments)
+            shown = said.getvalue()
+            assert status == 0, f"{command}\n{shown}"
+
+
+def test_every_verb_is_in_the_guide() -> None:
+    from weft.cli.application import app
+
+    text = (ROOT / "docs" / "guide" / "command-line.md").read_text(encoding="utf-8")
+    for verb in app:
+        if not verb.startswith("-"):
+            assert f"`weft {verb}" in text, f"the guide does not tell of `weft {verb}`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: pathlib.Path) -> None:
+    for target in LINK.findall(page.read_text(encoding="utf-8")):
+        assert os.path.exists(page.parent / target), f"{page.name} links to {target}, which is not there"
