@@ -41,8 +41,11 @@ SITE_TOLERANCE = 1e-6
 ROUNDING = 1e-13
 MAX_ENGINE_CALLS = 300
 SHORTEST_STEP = 2.0**-20
-# After as many trials in a row whose gain is rounding, sites that would move by less than this have all the digits
-# there are.
+# Evaluations from which the next sites are extrapolated, once sites would move by less than NEAR standard deviations.
+MOST_REMEMBERED = 6
+NEAR = 0.5
+# After as many trials in a row that gain no more than rounding and come no nearer, sites that would move by less than
+# this have all the digits there are.
 MOST_IDLE = 8
 IDLE_TOLERANCE = 1e-2
 
@@ -83,6 +86,7 @@ class Evaluation(NamedTuple):
     log_normaliser: float
     mean: Float[np.ndarray, " row"]
     explained: Float[np.ndarray, " row"]
+    variance: Float[np.ndarray, " row"]
     target: Natural
     excess: Float[np.ndarray, " row"]
     distance: float
@@ -148,8 +152,8 @@ def search_sites(
 ) -> Found:
     """The sites at which the bound is largest, from `start` or the likelihood's own guess.
 
-    The bound never falls by more than rounding (but see `gain` for rows with raised precisions): a step that would lower
-    it is halved, and grows again once steps succeed.
+    The bound never falls by more than rounding (but see `gain` for rows with raised precisions): an extrapolation that
+    would lower it is dropped for a plain step, a plain step that would is halved, and grows again once steps succeed.
     """
     likelihood.check(np.asarray(data.values), extras_of(data), data.row)
     problem = _Problem(likelihood, data, prior, engine)
@@ -160,27 +164,60 @@ def search_sites(
             "sensible?"
         )
     bounds = [here.bound]
-    step, num_idle = 1.0, 0
+    path: list[Evaluation] = []
+    step, num_idle, nearest = 1.0, 0, here.distance
     while here.distance > SITE_TOLERANCE and num_idle < MOST_IDLE and problem.engine_calls < max_engine_calls:
+        # From afar the last steps say nothing about the next.
+        path = [*(seen for seen in path if seen is not here), here][-MOST_REMEMBERED:] if here.distance < NEAR else []
+        leap = extrapolate(path)
         try:
-            there = problem.evaluate(here.sites.toward(here.target, step))
+            there = problem.evaluate(here.sites.toward(here.target, step) if leap is None else leap)
+            gained = gain(here, there)
         except FloatingPointError as error:
-            logger.debug("a step of %g failed and is halved: %s", step, error)
-            there = None
-        gained = -np.inf if there is None else gain(here, there)
-        num_idle = num_idle + 1 if abs(gained) <= here.rounding or step < SHORTEST_STEP else 0
-        if there is None or not gained >= -here.rounding:
+            logger.debug("a step failed: %s", error)
+            gained = -np.inf
+        if gained >= -here.rounding:
+            is_idle = gained <= here.rounding and there.distance > 0.9 * nearest
+            here = there
+            bounds.append(here.bound)
+            step = min(1.0, 2 * step)
+        elif leap is not None:
+            is_idle = gained >= -10 * here.rounding
+            path = []
+        else:
+            is_idle = gained >= -10 * here.rounding or step < SHORTEST_STEP
             step /= 2
-            continue
-        here = there
-        bounds.append(here.bound)
-        step = min(1.0, 2 * step)
-    converged = here.distance <= SITE_TOLERANCE
+        num_idle = num_idle + 1 if is_idle else 0
+        nearest = min(nearest, here.distance)
+    converged = here.distance <= SITE_TOLERANCE or (num_idle == MOST_IDLE and here.distance <= IDLE_TOLERANCE)
     if not converged:
-        logger.info(
-            "site search ended after %d engine calls, sites moving by %.2g", problem.engine_calls, here.distance
+        logger.warning(
+            "the search for sites ended after %d engine calls with a bound of %.8g, and sites would still move by %.2g "
+            "standard deviations",
+            problem.engine_calls,
+            here.bound,
+            here.distance,
         )
     return problem.found(here, converged, bounds)
+
+
+def extrapolate(path: list[Evaluation]) -> Natural | None:
+    """Anderson acceleration: where the last sites and their targets say that sites and target would meet.
+
+    Taken linear in the sites, the way left to the target vanishes at some combination of those seen, found by least
+    squares in standard deviations of f. Plain steps go ever more slowly where rows share what they say, and may go back
+    and forth. None if there is too little to go by, or if a precision would not be positive.
+    """
+    if len(path) < 2:
+        return None
+    here = path[-1]
+    unit = np.concatenate([np.sqrt(here.variance), here.variance])
+    sites = np.stack([np.concatenate(seen.sites) for seen in path], axis=1)
+    left = np.stack([np.concatenate(seen.target) for seen in path], axis=1) - sites
+    moves, changes = np.diff(sites, axis=1), np.diff(left, axis=1)
+    share = np.linalg.lstsq(unit[:, None] * changes, unit * left[:, -1], rcond=1e-10)[0]
+    shift, precision = np.split(sites[:, -1] + left[:, -1] - (moves + changes) @ share, 2)
+    return Natural(shift, precision) if np.all(precision > 0) else None
 
 
 def gain(here: Evaluation, there: Evaluation) -> float:
@@ -239,6 +276,7 @@ class _Problem:
             log_normaliser=float(log_normaliser),
             mean=mean,
             explained=explained,
+            variance=variance,
             target=target,
             excess=target.precision + 2 * np.asarray(terms.in_variance),
             distance=distance_between(sites, target, variance),
