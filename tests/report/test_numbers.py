@@ -232,7 +232,7 @@ def test_the_hash_is_of_the_rows_in_any_order(written: Written) -> None:
     present = written.table[written.table[TARGET].notna()]
     days = (present["day"] - written.table["day"].min().normalize()).dt.days.astype(float)
     plain = np.array(sorted(zip(days, present["lon"], present["lat"], present["height"], present[TARGET], strict=True)))
-    assert hash_of_rows(rows) == hashlib.sha256(plain.astype("<f8").tobytes()).hexdigest()
+    assert hash_of_rows(rows) == hashlib.sha256(plain.T.astype("<f8").tobytes()).hexdigest()
     assert hash_of_rows(rows) in {fact.value for fact in written.content.reproduce.facts}
 
 

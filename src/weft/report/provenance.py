@@ -40,12 +40,18 @@ def describe_run(
 
 
 def hash_of_rows(rows: SeenRows) -> str:
-    """SHA-256 of the rows with a value, whatever their order: little-endian float64, sorted by every column in turn."""
+    """SHA-256 of the rows with a value, whatever their order: sorted by every column in turn, then column after column.
+
+    Numbers are little-endian float64, times in the clock's unit.
+    """
     present = rows.present
     columns = [rows.times, *rows.measured.space.values(), *rows.measured.covariates.values(), rows.values]
-    table = np.stack([np.asarray(column)[present] for column in columns], axis=1)
-    order = np.lexsort(table.T[::-1])
-    return hashlib.sha256(np.ascontiguousarray(table[order]).astype("<f8").tobytes()).hexdigest()
+    known = [np.asarray(column)[present] for column in columns]
+    order = np.lexsort(known[::-1])
+    digest = hashlib.sha256()
+    for column in known:
+        digest.update(column[order].astype("<f8").tobytes())
+    return digest.hexdigest()
 
 
 def _in_python(gp: SpaceTimeGP) -> str:
