@@ -2,7 +2,6 @@
 """weft.toml: written from a table, checked, and run; and a fit that goes on after it was ended."""
 
 import pathlib
-import signal
 import subprocess
 import sys
 import time
@@ -16,6 +15,10 @@ from weft import load
 from weft.config import Settings, read_settings
 from weft.data.files import write_table
 from weft.demo import heights
+from weft.training.fitting import _Run
+from weft.training.maximise import Step
+
+CHECKPOINT = pathlib.Path("model.weft.checkpoint")
 
 
 def test_init_writes_what_it_inferred_and_why(run: Run, small_table: pathlib.Path, folder: pathlib.Path) -> None:
@@ -90,11 +93,8 @@ def test_run_does_all_of_it(run: Run, small_table: pathlib.Path, folder: pathlib
     assert "<html" in pathlib.Path("out/report.html").read_text(encoding="utf-8")[:2000]
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
-def test_fit_goes_on_after_it_was_ended(
-    number: signal.Signals, run: Run, small_table: pathlib.Path, folder: pathlib.Path
-) -> None:
-    """Killed, it leaves a checkpoint and no model; interrupted, also the best so far and status 130."""
+def test_killed_fit_goes_on(run: Run, small_table: pathlib.Path, folder: pathlib.Path) -> None:
+    """Killed, a fit leaves a checkpoint and no model."""
     program = (
         # Slow enough to be caught in the act.
         "import sys, time\n"
@@ -105,25 +105,42 @@ def test_fit_goes_on_after_it_was_ended(
         "sys.exit(main(sys.argv[1:]))\n"
     )
     arguments = ["fit", str(small_table), *COLUMNS, "-o", "model.weft"]
-    process = subprocess.Popen([sys.executable, "-c", program, *arguments], stderr=subprocess.PIPE, text=True)
-    checkpoint = pathlib.Path("model.weft.checkpoint")
-    while not checkpoint.exists() and process.poll() is None:
+    process = subprocess.Popen([sys.executable, "-c", program, *arguments], stderr=subprocess.DEVNULL)
+    while not CHECKPOINT.exists() and process.poll() is None:
         time.sleep(0.05)
     time.sleep(0.6)
-    process.send_signal(number)
-    _, said = process.communicate(timeout=120)
-    left = sorted(path.name for path in folder.iterdir())
-    if number is signal.SIGKILL:
-        assert left == ["model.weft.checkpoint"]
-    else:
-        assert process.returncode == 130, said
-        assert left == ["model.weft", "model.weft.checkpoint"]
-        assert "--resume" in said
-        assert not load("model.weft").result_.converged
-    resumed = run(*arguments, "--resume", "--json")
-    assert resumed.status == 0
-    assert resumed.json["converged"]
+    process.kill()
+    process.wait()
+    assert [path.name for path in folder.iterdir()] == [CHECKPOINT.name]
+    assert_resumes(run, arguments)
+
+
+def test_interrupted_fit_is_saved_and_goes_on(
+    run: Run, small_table: pathlib.Path, folder: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C keeps the best so far, says how to go on, and ends with status 130."""
+    record = _Run.record
+
+    def interrupted(self: _Run, number: int, iteration: int, step: Step) -> None:
+        record(self, number, iteration, step)
+        if iteration == 2:
+            raise KeyboardInterrupt
+
+    arguments = ["fit", str(small_table), *COLUMNS, "-o", "model.weft"]
+    with monkeypatch.context() as patch:
+        patch.setattr(_Run, "record", interrupted)
+        outcome = run(*arguments)
+    assert outcome.status == 130
+    assert "--resume" in outcome.err
+    assert sorted(path.name for path in folder.iterdir()) == ["model.weft", CHECKPOINT.name]
+    assert not load("model.weft").result_.converged
+    assert_resumes(run, arguments)
+
+
+def assert_resumes(run: Run, arguments: list[str]) -> None:
+    """The first iterations are those of the ended fit: one history, without a second start."""
+    record = run(*arguments, "--resume", "--json").json
+    assert record["converged"]
     history = load("model.weft").result_.history
-    # The first iterations are the ended process's: one history, without a second start.
     assert [step.iteration for step in history] == list(range(len(history)))
-    assert not checkpoint.exists()
+    assert not CHECKPOINT.exists()
