@@ -47,7 +47,7 @@ def temperatures(*, stations: int | None = None, days: int | None = None) -> "pd
     """
     from weft.data.files import read_table
 
-    table = read_table(bundled("tmax.csv.gz"))
+    table: Any = read_table(bundled("tmax.csv.gz"))
     names, dates = sorted(table["station"].unique()), sorted(table["date"].unique())
     if stations is not None:
         chosen = np.linspace(0, len(names) - 1, min(stations, len(names))).astype(int)

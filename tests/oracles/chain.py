@@ -4,6 +4,7 @@
 Every function also takes complex arrays, so that derivatives come from the complex step, exact to rounding.
 """
 
+import itertools
 from dataclasses import dataclass, field, replace
 
 import mpmath
@@ -51,7 +52,7 @@ def bottleneck_prior(series: Dense, most_times: int | None = None):
 
     def spread(matrices):
         return block_diagonal(
-            [np.kron(matrix, np.eye(part.num_pseudo)) for matrix, part in zip(matrices, series.parts)]
+            [np.kron(matrix, np.eye(part.num_pseudo)) for matrix, part in zip(matrices, series.parts, strict=True)]
         )
 
     readout = block_diagonal([np.kron(part.readout[None, :], np.eye(part.num_pseudo)) for part in series.parts])
@@ -88,7 +89,7 @@ def row_weights(offsets, place, weights, size):
     """Each row's weights as a row over the stacked z."""
     times = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     spread = np.zeros((len(place), (len(offsets) - 1) * size), dtype=weights.dtype)
-    for row, (time, where) in enumerate(zip(times, place)):
+    for row, (time, where) in enumerate(zip(times, place, strict=True)):
         spread[row, time * size : (time + 1) * size] = weights[where]
     return spread
 
@@ -115,7 +116,7 @@ def log_normaliser_in_many_digits(series: Dense, digits: int = 50) -> float:
         for i, j in np.ndindex(len(root), len(root)):
             inner[i, j] = inner[i, j] * root[i] * root[j] + (i == j)
         residual = mpmath.matrix(series.value) - rows * mpmath.matrix(means)
-        residual = mpmath.matrix([r * e for r, e in zip(root, residual)])
+        residual = mpmath.matrix([r * e for r, e in zip(root, residual, strict=True)])
         factor = mpmath.cholesky(inner)
         whitened = mpmath.lu_solve(factor, residual)
         log_determinant = 2 * sum(mpmath.log(factor[i, i]) for i in range(len(root)))
@@ -140,14 +141,12 @@ def answers(series: Dense, offsets, place, weights, filtered: bool = False):
     times = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     edges = np.cumsum([0, *(part.num_pseudo for part in series.parts)])
     mean, variance, total = [], [], []
-    for time, where in zip(times, place):
+    for time, where in zip(times, place, strict=True):
         centre, covariance = posterior(series, time + 1 if filtered else None)
         block = slice(time * size, (time + 1) * size)
         centre, covariance = centre[block], covariance[block, block]
         w = weights[where]
-        masks = [
-            np.where((np.arange(size) >= a) & (np.arange(size) < b), w, 0.0) for a, b in zip(edges[:-1], edges[1:])
-        ]
+        masks = [np.where((np.arange(size) >= a) & (np.arange(size) < b), w, 0.0) for a, b in itertools.pairwise(edges)]
         mean.append([mask @ centre for mask in masks])
         variance.append([mask @ covariance @ mask for mask in masks])
         total.append(w @ covariance @ w)
@@ -164,6 +163,6 @@ def gradient_in(series: Dense, name: str, part: int | None = None):
         moved[index] += 1e-30j
         changed = replace(holder, **{name: moved})
         if part is not None:
-            changed = replace(series, parts=series.parts[:part] + (changed,) + series.parts[part + 1 :])
+            changed = replace(series, parts=(*series.parts[:part], changed, *series.parts[part + 1 :]))
         gradient[index] = log_normaliser(changed).imag / 1e-30
     return gradient

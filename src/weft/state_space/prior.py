@@ -158,9 +158,7 @@ def _time_variances_at(model: Model, times: Float[AnyArray, " time"]) -> Float[A
 
 
 @eqx.filter_jit
-def signal_variance(
-    model: Model, time: Float[AnyArray, " 1"], place: Float[AnyArray, "1 dim"]
-) -> Float[Array, ""]:
+def signal_variance(model: Model, time: Float[AnyArray, " 1"], place: Float[AnyArray, "1 dim"]) -> Float[Array, ""]:
     """Prior variance of f at one time and place: the scale that noise is small or large beside."""
     parts = [
         component.variance * component.space.variances(place)[0] * time_variances(component, time)[0]

@@ -22,6 +22,9 @@ from weft.engines.cpu.draws import KeptDraws, run_draws_backward, run_draws_forw
 from weft.engines.cpu.filter import Asked, Kept, Sweep, Work, run_forward
 from weft.engines.cpu.rows import Observed
 
+# numba's settings are set when it is imported, which a type checker cannot see.
+SETTINGS: Any = numba.config
+
 # Loading from disk takes a fraction of this; compiling takes many times as long.
 SECONDS_BEFORE_NOTICE = 2.0
 
@@ -80,7 +83,7 @@ def _draw_kernels() -> DrawKernels:
 def _compile(function: Callable, *own: Any) -> Callable:
     """`function` compiled for the arguments all kernels share, then its own."""
     shared = (numba.typeof(ROUTINES), *(_type_of(kind) for kind in (Structure, Sweep, Observed, Work)))
-    dispatcher: Any = numba.njit(cache=bool(numba.config.CACHE_DIR), **OPTIONS)(function)
+    dispatcher: Any = numba.njit(cache=bool(SETTINGS.CACHE_DIR), **OPTIONS)(function)  # type: ignore[call-overload]
     dispatcher.compile((*shared, *own))
     # A call with other types is a mistake here, not a wish for half a minute of compiling.
     dispatcher.disable_compile()
@@ -119,7 +122,7 @@ def source_digest() -> str:
 
 def cache_folder() -> pathlib.Path | None:
     """A folder for compiled kernels that can be written: under NUMBA_CACHE_DIR if set, else the user's cache; None if neither can."""
-    root = pathlib.Path(numba.config.CACHE_DIR or platformdirs.user_cache_path("weft"))
+    root = pathlib.Path(SETTINGS.CACHE_DIR or platformdirs.user_cache_path("weft"))
     folder = root / f"kernels-{source_digest()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -133,11 +136,11 @@ def _loading() -> Iterator[None]:
     """Point numba at the cache folder meanwhile, and say so if it takes as long as only compiling does."""
     notice = threading.Timer(SECONDS_BEFORE_NOTICE, _say_compiling)
     notice.daemon = True
-    before, folder = numba.config.CACHE_DIR, cache_folder()
-    numba.config.CACHE_DIR = "" if folder is None else str(folder)
+    before, folder = SETTINGS.CACHE_DIR, cache_folder()
+    SETTINGS.CACHE_DIR = "" if folder is None else str(folder)
     notice.start()
     try:
         yield
     finally:
         notice.cancel()
-        numba.config.CACHE_DIR = before
+        SETTINGS.CACHE_DIR = before

@@ -31,7 +31,8 @@ class Component:
     @property
     def signs(self) -> Float[np.ndarray, "latent latent"]:
         """What turns a latent matrix around in time, by elementwise product."""
-        return np.outer(self.reversal, self.reversal)
+        signs = np.asarray(self.reversal)
+        return np.outer(signs, signs)
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def make_problem(chain: Chain, weights: object, rows: Rows) -> Problem:
     observed = Observed(
         as_integers(rows.place), as_floats(rows.value), as_floats(rows.precision), as_floats(weights).reshape(-1)
     )
-    check_shapes(chain, np.shape(weights), rows)
+    check_shapes(chain, np.asarray(weights).shape, rows)
     check_numbers(components, step_number, rows.layout, observed)
     start = chain.start
     return Problem(

@@ -120,8 +120,10 @@ def filter_ends(
         with blas_held(problem, 2, threads):
             run_ends(ends, work, brake)
         square = (problem.size, problem.size)
+        left, right = (Side(end.filter.mean, end.filter.covariance.reshape(square)) for end in ends)
         meeting = meet(
-            *(Side(end.filter.mean, end.filter.covariance.reshape(square)) for end in ends),
+            left,
+            right,
             [part.initial for part in problem.components],
             [part.num_pseudo for part in problem.components],
         )
@@ -186,10 +188,10 @@ def value_and_gradient(problem: Problem, threads: int) -> tuple[float, SeriesGra
     if problem.start_mean is not None:
         pulled, adjoint = ends[0].adjoint
         start = Side(pulled, (np.outer(pulled, pulled) - adjoint) / 2)
-    weights = sum(end.gradient.weights for end in ends).reshape(-1, problem.num_bottleneck)
+    weights = np.sum([end.gradient.weights for end in ends], axis=0).reshape(-1, problem.num_bottleneck)
     # Each row belongs to one end, and the other end has zeros there.
-    values = sum(end.gradient.value for end in ends)
-    precisions = sum(end.gradient.precision for end in ends)
+    values = np.sum([end.gradient.value for end in ends], axis=0)
+    precisions = np.sum([end.gradient.precision for end in ends], axis=0)
     return total, SeriesGradient(components, weights, values, precisions, start)
 
 
