@@ -194,7 +194,11 @@ def show(records, memory, lengths):
         "scan: value",
         "scan",
         "paper: value",
-    ) + ("scan / cpu 2", "1 / 2 threads", "of dgemm: value", "of dgemm"):
+        "scan / cpu 2",
+        "1 / 2 threads",
+        "of dgemm: value",
+        "of dgemm",
+    ):
         table.add_column(heading, justify="right")
     for record in records:
         names = (

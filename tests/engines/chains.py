@@ -27,14 +27,9 @@ def matern(smoothness, lengthscale, steps, num_pseudo, variance=1.0):
     if smoothness == 0:
         rate = 1 / lengthscale
         transition = np.exp(-rate * steps)[:, None, None]
-        return Part(
-            transition,
-            1 - transition**2,
-            np.ones((1, 1)) + 0 * rate,
-            np.ones(1) * np.sqrt(variance),
-            num_pseudo,
-            (1.0,),
-        )
+        noise = -np.expm1(-2 * rate * steps)[:, None, None]
+        readout = np.ones(1) * np.sqrt(variance)
+        return Part(transition, noise, np.ones((1, 1)) + 0 * rate, readout, num_pseudo, (1.0,))
     if smoothness == 1:
         rate = np.sqrt(3) / lengthscale
         transition = np.array(

@@ -259,7 +259,7 @@ def add_read_in(structure, readout, alpha, source, target):
 @njit(**OPTIONS)
 @no_type_check
 def subtract_symmetric_read_in(structure, readout, size, num_bottleneck, source, target):
-    """Subtract: target -= H' source + source' H for source[bottleneck, state], touching only the rows and columns that H reads."""
+    """Subtract H' source + source' H, source[bottleneck, state], touching only the rows and columns that H reads."""
     num_components = len(structure.latent)
     for p in range(num_components):
         for d in range(structure.latent[p]):
