@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Does `weft.estimate` tell what an evaluation then takes? Seconds and peak memory, estimated and measured, over several shapes.
+"""Does `weft.estimate` tell what an evaluation then takes? Seconds and peak memory, estimated and measured.
 
 Each shape runs in a process of its own, so that one's memory does not hide another's.
 

@@ -30,6 +30,12 @@ def circumstances() -> dict:
     }
 
 
+def read_results(name: str) -> list:
+    """What was written last, or nothing."""
+    path = FOLDER / f"{name}.json"
+    return json.loads(path.read_text())["results"] if path.exists() else []
+
+
 def write_results(name: str, results: object) -> pathlib.Path:
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{name}.json"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Does a warm start with few pseudo-points save time? Fits of real daily temperatures, cold and warm, to the same tolerance.
+"""Does a warm start with few pseudo-points save time? Fits of real daily temperatures, cold and warm.
 
 python benchmarks/warm_start.py [--days 300] [--pseudo 30]
 """

@@ -44,7 +44,7 @@ COMPILED = 30_000_000
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """The numbers that costs depend on: `num_bottleneck` pseudo-points in all components, `num_state` times their latent dimensions."""
+    """The sizes that costs depend on: `num_bottleneck` pseudo-points in all, and with latent dimensions `num_state`."""
 
     num_times: int
     num_rows: int
@@ -71,9 +71,10 @@ class Estimate:
     def __str__(self) -> str:
         shape = self.shape
         return (
-            f"{shape.num_rows} rows at {shape.num_times} times and {shape.num_places} places, {shape.num_bottleneck} pseudo-points, "
-            f"state of {shape.num_state}: {self.seconds_per_evaluation:.3g} s and {self.memory_bytes / 1e6:.0f} MB an evaluation "
-            f"({self.available_bytes / 1e6:.0f} MB available) by engine {self.engine!r}"
+            f"{shape.num_rows} rows at {shape.num_times} times and {shape.num_places} places, {shape.num_bottleneck} "
+            f"pseudo-points, state of {shape.num_state}: {self.seconds_per_evaluation:.3g} s and "
+            f"{self.memory_bytes / 1e6:.0f} MB an evaluation ({self.available_bytes / 1e6:.0f} MB available) by engine "
+            f"{self.engine!r}"
         )
 
 
@@ -173,9 +174,9 @@ def refuse_too_large(shape: Shape, engine: str, *, gradient: bool = True) -> Non
         return
     raise MemoryError(
         f"an evaluation needs about {needed / 1e9:.1f} GB and {available / 1e9:.1f} GB are available: the state has "
-        f"{shape.num_state} numbers ({shape.num_bottleneck} pseudo-points in all), and memory grows with its square and with the root "
-        f"of the {shape.num_times} times; use fewer pseudo-points (half of them need about a quarter), a time kernel of lower order, "
-        "or a coarser time step"
+        f"{shape.num_state} numbers ({shape.num_bottleneck} pseudo-points in all), and memory grows with its square "
+        f"and with the root of the {shape.num_times} times; use fewer pseudo-points (half of them need about a quarter), a "
+        "time kernel of lower order, or a coarser time step"
     )
 
 

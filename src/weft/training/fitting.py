@@ -119,15 +119,16 @@ def fit(
     trend. A noise variance of exactly 0 stays 0. Pseudo-points stay unless `learn_pseudo_points`.
 
     `warm_start` learns with so many of the pseudo-points first, then goes on with all. It is off unless asked for,
-    because it did not save time reliably: on 200 days of temperatures at 60 stations with 25 points a component, a cold
-    fit took 42 evaluations, one after a warm start with 10 points 31 (besides 43 with few), with 5 points 61 (besides 58),
-    and the optima reached differed (`benchmarks/warm_start.py`). It can pay where evaluations with all points are slow.
+    because it did not pay: on daily temperatures at 60 stations (200 days and 25 points a component; 300 and 40) a cold
+    fit took 42 and 37 evaluations with all points, one after a warm start with 10 points 31 and 62, with 5 points 61
+    and 76, besides some 45 with few; and the optimum reached was worse in three of the four
+    (`benchmarks/warm_start.py`).
 
     `restarts` climbs again that many times from starts moved at random (by about a factor of e), and the best end
     counts. A climb ends when no entry of the gradient exceeds `gradient_tolerance` (log evidence per unit on the real
-    line), when two iterations in a row gain less than `tolerance` relative to the objective, or after `max_iterations`.
-    A trial point where the evidence cannot be computed shortens the step. Ctrl-C ends the fit, and the best so far is
-    returned.
+    line), when two iterations in a row gain less than `tolerance` relative to the objective (or the number of rows), or
+    after `max_iterations`. A trial point where the evidence cannot be computed shortens the step. Ctrl-C ends the fit,
+    and the best so far is returned.
 
     `checkpoint` names a file written after each iteration; with `resume`, a fit of the same problem goes on from there
     (or begins, where there is no file yet). `progress` is "auto" (a line on a terminal, else nothing), "bar", "log"
@@ -143,7 +144,12 @@ def fit(
         objective=_Objective(space, model, data, terms, power, engine),
         space=space,
         model=model,
-        settings={"max_iterations": max_iterations, "tolerance": tolerance, "gradient_tolerance": gradient_tolerance},
+        settings={
+            "max_iterations": max_iterations,
+            "tolerance": tolerance,
+            "gradient_tolerance": gradient_tolerance,
+            "scale": float(data.num_rows),
+        },
         callback=callback,
     )
     if checkpoint is not None:
@@ -173,7 +179,7 @@ def fit(
         )
         model = Model(warm.model.kernel, warm.model.likelihood, model.pseudo_points, model.mean)
     origin = space.start(model)
-    with progress_report(progress, tolerance, gradient_tolerance) as report:
+    with progress_report(progress, tolerance * data.num_rows, gradient_tolerance) as report:
         run.report = report
         for number in range(restarts + 1):
             if run.climb(number, _moved(origin, seed, number)):
@@ -182,7 +188,7 @@ def fit(
 
 
 def _with_few_pseudo_points(model: Model, data: Observations, count: int) -> Model:
-    """The model with at most `count` of its pseudo-points (or of the places, if it has none) a component, far from each other."""
+    """The model with at most `count` of its pseudo-points (or places, if it has none) a component, far apart."""
     if count < 1:
         raise ValueError(f"warm_start must be a number of pseudo-points, at least 1; it is {count}")
     points = model.pseudo_points_of(data.places)[: len(model.kernel.components)]
@@ -190,7 +196,7 @@ def _with_few_pseudo_points(model: Model, data: Observations, count: int) -> Mod
 
 
 def _far_apart(points: Float[AnyArray, "point dim"], count: int) -> Float[np.ndarray, "few dim"]:
-    """The point nearest to the middle, then again and again the one furthest from those chosen; columns by their spread."""
+    """The point nearest to the middle, then one by one the furthest from those chosen; columns by their spread."""
     points = np.asarray(points)
     spread = np.ptp(points, axis=0)
     scaled = (points - points.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -210,7 +216,7 @@ def _moved(origin: Float[np.ndarray, " free"], seed: int, number: int) -> Float[
 
 
 class _Objective:
-    """Log evidence plus log priors as a function of the free numbers; of a Gaussian likelihood by one call of the engine.
+    """Log evidence plus log priors as a function of the free numbers; one call of the engine if the noise is Gaussian.
 
     A small problem is compiled as a whole, because the time to trace it would exceed the engine's. A large one is not:
     the engine then runs on the caller's own thread, where Ctrl-C reaches it and its errors keep their names.

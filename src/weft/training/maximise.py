@@ -122,16 +122,18 @@ def maximise(
     max_iterations: int,
     tolerance: float,
     gradient_tolerance: float,
+    scale: float = 1.0,
     survives: tuple[type[Exception], ...] = (ArithmeticError, np.linalg.LinAlgError),
     on_step: Callable[[Step], None] = lambda step: None,
     on_failure: Callable[[str], None] = lambda reason: None,
 ) -> Ascent:
     """Climb from `start` until the gradient is small, two iterations in a row gain next to nothing, or they run out.
 
-    `tolerance` is the gain of an iteration relative to the value (or to 1 if that is larger); `gradient_tolerance`
-    bounds the largest entry of the gradient. An error among `survives`, or a value that is not finite, sends the line
-    search back towards where it came from; at the start it is raised. `on_step` may raise StopIteration, or
-    KeyboardInterrupt, to end the climb where it is.
+    `tolerance` is the gain of an iteration relative to the value, or to `scale` if that is larger: the size of the
+    terms that add up to the value, which may itself be near zero by chance. `gradient_tolerance` bounds the largest
+    entry of the gradient. An error among `survives`, or a value that is not finite, sends the line search back towards
+    where it came from; at the start it is raised. `on_step` may raise StopIteration, or KeyboardInterrupt, to end the
+    climb where it is.
     """
     climb = _Climb(evaluate, survives, on_failure)
     best = climb.begin(np.array(start, dtype=np.float64))
@@ -145,7 +147,7 @@ def maximise(
         best = climb.accept(intermediate_result.x)
         num_iterations += 1
         gain = best.evaluation.value - before.evaluation.value
-        num_small = num_small + 1 if gain <= tolerance * max(1.0, abs(best.evaluation.value)) else 0
+        num_small = num_small + 1 if gain <= tolerance * max(scale, abs(best.evaluation.value)) else 0
         try:
             on_step(best)
         except StopIteration as stop:
@@ -186,7 +188,7 @@ def maximise(
             )
             if ending is None and best is before:
                 # Not even straight uphill from here with an empty memory.
-                ending = _stuck(climb)
+                ending = _stuck(climb, scale)
     except StopIteration as stop:
         ending = (False, str(stop) or "stopped by the callback")
     except KeyboardInterrupt:
@@ -194,12 +196,12 @@ def maximise(
     return Ascent(best, *ending)
 
 
-def _stuck(climb: _Climb) -> tuple[bool, str]:
+def _stuck(climb: _Climb, scale: float) -> tuple[bool, str]:
     """No step straight uphill was accepted: an optimum up to rounding, or a place from which all is lost."""
     assert climb.accepted is not None
     norm, value = climb.accepted.gradient_norm, climb.accepted.evaluation.value
     if climb.num_failures:
         return False, "stopped: steps uphill, however short, lead where the evidence cannot be computed"
-    if norm <= 1e-4 * max(1.0, abs(value)):
+    if norm <= 1e-4 * max(scale, abs(value)):
         return True, "converged: no step uphill gains anything beyond rounding"
     return False, f"stopped: no step along the gradient gains anything, though its largest entry is {norm:.3g}"

@@ -35,7 +35,7 @@ class Iteration(NamedTuple):
 Report = Callable[[Iteration], None]
 
 
-def seconds_left(history: list[Iteration], tolerance: float, gradient_tolerance: float) -> float | None:
+def seconds_left(history: list[Iteration], gain_tolerance: float, gradient_tolerance: float) -> float | None:
     """A guess of the time to convergence: the gradient's and the gains' trends over the last iterations, run on.
 
     None before there is a trend, or where it does not fall.
@@ -46,7 +46,7 @@ def seconds_left(history: list[Iteration], tolerance: float, gradient_tolerance:
     pace = (recent[-1].seconds - recent[0].seconds) / (len(recent) - 1)
     gains = [max(after.objective - before.objective, 1e-300) for before, after in itertools.pairwise(recent)]
     guesses = [
-        _iterations_left(gains, tolerance * max(1.0, abs(recent[-1].objective))),
+        _iterations_left(gains, gain_tolerance),
         _iterations_left([step.gradient_norm for step in recent], gradient_tolerance),
     ]
     known = [guess for guess in guesses if guess is not None]
@@ -70,7 +70,7 @@ def _iterations_left(values: list[float], target: float) -> float | None:
 
 
 @contextlib.contextmanager
-def progress_report(style: str | None, tolerance: float, gradient_tolerance: float) -> Iterator[Report]:
+def progress_report(style: str | None, gain_tolerance: float, gradient_tolerance: float) -> Iterator[Report]:
     """A function to call after each iteration: "bar", "log", None for nothing; "auto" is a bar on a terminal only."""
     if style not in STYLES:
         raise ValueError(f"progress must be 'auto', 'bar', 'log' or None; it is {style!r}")
@@ -82,7 +82,9 @@ def progress_report(style: str | None, tolerance: float, gradient_tolerance: flo
     seen: list[Iteration] = []
 
     def left() -> str:
-        guess = seconds_left([step for step in seen if step.start == seen[-1].start], tolerance, gradient_tolerance)
+        guess = seconds_left(
+            [step for step in seen if step.start == seen[-1].start], gain_tolerance, gradient_tolerance
+        )
         return "" if guess is None else f"about {duration(guess)} left"
 
     if style == "log":
