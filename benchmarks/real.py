@@ -6,7 +6,7 @@
 A tenth of the rows is held out at random. Every set is cut so that a run takes minutes; what was cut is part of the
 result. weft runs with its defaults but for the transform a set's README advises. `--peer` names a Python with gpboost,
 which gets the same rows, coordinates and transform and its own defaults (Vecchia, Matern in space-time).
-Results go to benchmarks/results/real.json and real.md.
+Results go to benchmarks/results/real.json and real.md after each set, beside those of sets run before.
 """
 
 import argparse
@@ -18,7 +18,7 @@ import time
 
 import numpy as np
 import pandas as pd
-from results import write_results
+from results import FOLDER, circumstances, write_results
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -164,6 +164,12 @@ def as_markdown(results: dict) -> str:
     return "\n".join(lines) + "\n"
 
 
+def read_earlier() -> dict:
+    """Results of sets run before, each with its own commit and machine; those run now replace theirs."""
+    path = FOLDER / "real.json"
+    return json.loads(path.read_text())["results"] if path.exists() else {}
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--only", nargs="*", default=list(SETS), choices=list(SETS))
@@ -171,7 +177,7 @@ def main() -> None:
     options.add_argument("--station", action="store_true", help="also cross-validate by station, parameters kept")
     arguments = options.parse_args()
     warm_up()
-    results = {}
+    results = read_earlier()
     for name in arguments.only:
         if not (DATA / SETS[name][0]).exists():
             print(f"{name}: {SETS[name][0]} is not in ../shared/data; left out")
@@ -182,14 +188,15 @@ def main() -> None:
             "num_test": len(test),
             "days": SETS[name][2],
             "transform": SETS[name][3],
+            "circumstances": circumstances(),
             "weft": run_weft(name, train, test, by_station=arguments.station),
         }
         if arguments.peer is not None:
             found["gpboost"] = run_peer(arguments.peer, name, train, test)
         results[name] = found
         print(as_markdown({name: found}).splitlines()[2], flush=True)
-    write_results("real", results)
-    (ROOT / "benchmarks" / "results" / "real.md").write_text(as_markdown(results))
+        write_results("real", results)
+        (FOLDER / "real.md").write_text(as_markdown(results))
 
 
 if __name__ == "__main__":
