@@ -2,6 +2,7 @@
 """Verbs that judge: score, evaluate, compare."""
 
 import pathlib
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from weft.estimator import SpaceTimeGP
 
-__all__ = ["compare", "cross_validated", "evaluate", "evaluation_text", "score"]
+__all__ = ["check_kinds", "compare", "cross_validated", "evaluate", "evaluation_text", "score"]
 
 RowsFile = Annotated[
     pathlib.Path | None, Parameter(help="Also write the scores of every row here, for `weft compare`.")
@@ -86,13 +87,14 @@ def evaluate(
             file_kind(file)
             check_output(file)
     settings = settings_from(config, table, columns, options)
+    kinds = names_in(by) or settings.evaluate.by
+    check_kinds(kinds)
     data = read_rows(settings)
     if model is not None:
         gp = load_estimator(model)
     else:
         settings, remarks = completed_settings(settings, data)
         gp = SpaceTimeGP(**estimator_arguments(settings)) if refit else fit_estimator(settings, data, remarks)
-    kinds = names_in(by) or settings.evaluate.by
     count = settings.evaluate.folds if folds is None else folds
     scored = {kind: cross_validated(gp, data, kind, count, refit=refit) for kind in kinds}
     tidy = joined(tidy for tidy, _ in scored.values())
@@ -126,6 +128,15 @@ def compare(
         lines.append([name, *(f"{line[key]:.4g}" for key in ("a", "b", "difference", "standard_error", "ratio"))])
     text = f"{aligned(lines)}\nAll are losses over {result['num_rows'].iloc[0]:,} rows: below 0, the first is better."
     emit({"first": str(first), "second": str(second), "scores": result.to_dict("records")}, text, as_json=json)
+
+
+def check_kinds(kinds: Sequence[str]) -> None:
+    """Refuse a way to hold rows out that there is not, before anything is fitted."""
+    from weft.folds import KINDS
+
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(f"by must be one of {', '.join(KINDS)}; it is {kind!r}")
 
 
 def cross_validated(

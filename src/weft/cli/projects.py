@@ -75,10 +75,11 @@ def run(
 ) -> int:
     """Check, fit, evaluate, predict and report, as a config says."""
     from weft.cli.answering import command_line
-    from weft.cli.judging import cross_validated, evaluation_text
+    from weft.cli.judging import check_kinds, cross_validated, evaluation_text
     from weft.cli.modelling import INTERRUPTED, checkpoint_of, fit_estimator, fitted_record, read_rows
     from weft.config import read_settings
-    from weft.data.files import check_output, file_kind, read_table, write_table
+    from weft.data.files import check_output, file_kind, read_table, write_pieces, write_table
+    from weft.estimator.answers import check_of
     from weft.estimator.evaluation import joined
     from weft.report.build import build_report
 
@@ -92,8 +93,13 @@ def run(
     file_kind(files["scores"])
     for file in files.values():
         check_output(file)
+    # Whatever can be wrong is found before the fit, which is long.
+    check_kinds(settings.evaluate.by)
+    check_of(settings.predict.of)
     rows = read_rows(settings)
-    asked = None if settings.predict.table is None else read_table(settings.predict.table)
+    asked, heights = (
+        None if name is None else read_table(name) for name in (settings.predict.table, settings.report.terrain)
+    )
     settings, remarks = completed_settings(settings, rows)
     survey = surveyed(settings, rows)
     gp = fit_estimator(
@@ -111,9 +117,8 @@ def run(
     tidy = joined(cross_validated(gp, rows, by, settings.evaluate.folds)[0] for by in settings.evaluate.by)
     write_table(tidy, files["scores"])
     if asked is not None:
-        answer = gp.predict(asked, quantiles=settings.predict.quantiles, of=settings.predict.of)
-        write_table(answer, files["predictions"])
-    heights = None if settings.report.terrain is None else read_table(settings.report.terrain)
+        pieces = gp.predict_pieces(asked, quantiles=settings.predict.quantiles, of=settings.predict.of)
+        write_pieces(pieces, files["predictions"])
     content = build_report(
         gp,
         rows,
