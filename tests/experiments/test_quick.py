@@ -42,7 +42,7 @@ def test_benchmark(tmp_path):
     assert shown(results, "with 5 it is loose")
     assert shown(results, "within 1e-7 of dense")
     assert {row["method"] for row in results["rows"]} == {"exact dense", "state space", "pseudo-points"}
-    assert all(row["gradient_seconds"] > 0 for row in results["rows"] if row["method"] != "exact dense")
+    assert all(row["gradient_seconds"] > 0 for row in results["rows"] if row.get("num_pseudo") == 20)
 
 
 def test_emission(tmp_path, capsys):

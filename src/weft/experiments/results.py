@@ -54,6 +54,7 @@ def carry_out(name: str, experiment: ModuleType, settings: Settings) -> pathlib.
         "measured": {
             "date": begun.date().isoformat(),
             "seconds": time.perf_counter() - stopwatch,
+            "processor_seconds": time.process_time(),
             # Kilobytes on Linux, bytes on macOS.
             "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             * (1 if sys.platform == "darwin" else 1024),
@@ -180,8 +181,8 @@ def provenance(results: Results) -> str:
     measured = results["measured"]
     hardware, memory = measured["machine"], measured["machine"]["memory_bytes"]
     lines = [
-        f"Made by `{results['command']}` on {measured['date']} in {number(measured['seconds'], 3)} s, "
-        f"with {measured['peak_memory_bytes'] / 1e9:.2f} GB of memory at the most.",
+        f"Made by `{results['command']}` on {measured['date']} in {number(measured['seconds'], 3)} s "
+        f"({number(measured['processor_seconds'], 3)} s of processor time), with {measured['peak_memory_bytes'] / 1e9:.2f} GB of memory at the most.",
         f"Machine: {hardware['processor']}, {hardware['cores']} cores"
         + (f", {memory / 1e9:.0f} GB" if memory else "")
         + f", {hardware['system']}.",
