@@ -182,7 +182,8 @@ def provenance(results: Results) -> str:
     hardware, memory = measured["machine"], measured["machine"]["memory_bytes"]
     lines = [
         f"Made by `{results['command']}` on {measured['date']} in {number(measured['seconds'], 3)} s "
-        f"({number(measured['processor_seconds'], 3)} s of processor time), with {measured['peak_memory_bytes'] / 1e9:.2f} GB of memory at the most.",
+        f"({number(measured['processor_seconds'], 3)} s of processor time), "
+        f"with {measured['peak_memory_bytes'] / 1e9:.2f} GB of memory at the most.",
         f"Machine: {hardware['processor']}, {hardware['cores']} cores"
         + (f", {memory / 1e9:.0f} GB" if memory else "")
         + f", {hardware['system']}.",
