@@ -103,9 +103,15 @@ def run_ends(ends: list[End], work: Callable[[End], None], brake: Brake) -> None
         run_both(lambda: work(ends[0]), lambda: work(ends[1]), brake)
 
 
-def blas_held(problem: Problem, num_ends: int, threads: int) -> contextlib.AbstractContextManager:
-    """BLAS threads of its own only where one end has large matrices and threads to spare."""
-    alone = num_ends == 1 and threads > 1 and problem.num_bottleneck >= BOTTLENECK_FOR_BLAS_THREADS
+def blas_held(problem: Problem, threads: int) -> contextlib.AbstractContextManager:
+    """BLAS threads of its own only where one end has large matrices and threads to spare.
+
+    Held over a whole call, the meeting included: OpenBLAS's threads go on spinning for a while after their work, and would take a
+    processor from one of the ends.
+    """
+    alone = (
+        split_point(problem, threads) is None and threads > 1 and problem.num_bottleneck >= BOTTLENECK_FOR_BLAS_THREADS
+    )
     return contextlib.nullcontext() if alone else single_blas_thread()
 
 
@@ -117,8 +123,7 @@ def filter_ends(
     split = split_point(problem, threads)
     if split is not None:
         ends = [make_end(problem, split, turned, queries, asked, brake) for turned in (False, True)]
-        with blas_held(problem, 2, threads):
-            run_ends(ends, work, brake)
+        run_ends(ends, work, brake)
         square = (problem.size, problem.size)
         left, right = (Side(end.filter.mean, end.filter.covariance.reshape(square)) for end in ends)
         meeting = meet(
@@ -130,14 +135,14 @@ def filter_ends(
         if meeting is not None:
             return ends, meeting, meeting.log_factor + sum(end.filter.log_normaliser for end in ends), brake
     ends = [make_end(problem, problem.num_times, False, queries, asked, brake)]
-    with blas_held(problem, 1, threads):
-        run_ends(ends, work, brake)
+    run_ends(ends, work, brake)
     return ends, None, ends[0].filter.log_normaliser, brake
 
 
 def log_normaliser(problem: Problem, threads: int) -> float:
     """The value alone."""
-    return filter_ends(problem, threads, lambda end: end.filter.run(), None, make_asked(problem, None))[2]
+    with blas_held(problem, threads):
+        return filter_ends(problem, threads, lambda end: end.filter.run(), None, make_asked(problem, None))[2]
 
 
 def there_and_back(
@@ -152,12 +157,12 @@ def there_and_back(
     def backward(end: End) -> None:
         end.filter.run_back(end.adjoint.vector, end.adjoint.matrix.reshape(-1), end.gradient, queries is not None)
 
-    ends, meeting, total, brake = filter_ends(problem, threads, forward, queries, asked)
-    if meeting is not None:
-        for end, side in zip(ends, (meeting.left, meeting.right), strict=True):
-            end.adjoint.vector[:] = side.vector
-            end.adjoint.matrix[:] = side.matrix
-    with blas_held(problem, len(ends), threads):
+    with blas_held(problem, threads):
+        ends, meeting, total, brake = filter_ends(problem, threads, forward, queries, asked)
+        if meeting is not None:
+            for end, side in zip(ends, (meeting.left, meeting.right), strict=True):
+                end.adjoint.vector[:] = side.vector
+                end.adjoint.matrix[:] = side.matrix
         run_ends(ends, backward, brake)
     return ends, meeting, total
 
