@@ -2,7 +2,7 @@
 """Verbs that need no table of the user's: demo, reproduce, doctor."""
 
 import pathlib
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from cyclopts import Parameter
 
@@ -14,6 +14,9 @@ __all__ = ["demo", "doctor", "reproduce"]
 OutputFolder = Annotated[
     pathlib.Path, Parameter(name=["--output", "-o"], help="The folder to write to; made if need be.")
 ]
+
+T = TypeVar("T")
+Several = Annotated[list[T] | None, Parameter(consume_multiple=True, help="Those of the experiment if not given.")]
 
 
 def demo(*, output: OutputFolder = pathlib.Path("demo-output"), json: AsJson = False) -> None:
@@ -38,7 +41,16 @@ def reproduce(
         pathlib.Path | None,
         Parameter(name=["--output", "-o"], help="The folder to write to; named after it if not given."),
     ] = None,
+    variant: Annotated[
+        str, Parameter(help="scripts (what the authors ran) or text (what the paper says).")
+    ] = "scripts",
     seed: int = 0,
+    max_iterations: Annotated[int | None, Parameter(help="The most iterations of each fit.")] = None,
+    max_seconds: Annotated[float | None, Parameter(help="The most seconds of each fit or timing.")] = None,
+    pseudo_points: Several[int] = None,
+    sets: Several[str] = None,
+    num_times: Several[int] = None,
+    days: Annotated[int | None, Parameter(help="Only the last so many days of temperatures.")] = None,
     json: AsJson = False,
 ) -> None:
     """Repeat an experiment of the paper; without a name, list them."""
@@ -48,7 +60,21 @@ def reproduce(
         text = _left([[name, meaning] for name, meaning in EXPERIMENTS.items()])
         emit({"experiments": dict(EXPERIMENTS)}, text, as_json=json)
         return
-    page = run(experiment, quick=quick, data=data, download=download, output=output, seed=seed)
+    page = run(
+        experiment,
+        quick=quick,
+        data=data,
+        download=download,
+        output=output,
+        variant=variant,
+        seed=seed,
+        max_iterations=max_iterations,
+        max_seconds=max_seconds,
+        pseudo_points=pseudo_points,
+        sets=sets,
+        num_times=num_times,
+        days=days,
+    )
     emit({"experiment": experiment, "page": str(page)}, f"saved {page}", as_json=json)
 
 
