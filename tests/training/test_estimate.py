@@ -48,9 +48,9 @@ MEASURED = """
 
 
 @pytest.mark.skipif(not pathlib.Path("/proc/self/clear_refs").exists(), reason="peak memory is read as Linux tells it")
-@pytest.mark.parametrize("sizes", [(100, 50, 50, 40), (40, 8000, 20000, 20)])
+@pytest.mark.parametrize("sizes", [(380, 60, 60, 80), (40, 8000, 20000, 20)])
 def test_memory_is_within_thirty_percent(sizes):
-    """A state that dominates, and rows and places that do; `benchmarks/estimate.py` has more shapes."""
+    """A state that dominates, and rows and places that do; large beside the tens of megabytes that compiling may take."""
     times, rows, places, pseudo = sizes
     code = textwrap.dedent(MEASURED).format(times=times, rows=rows, places=places, pseudo=pseudo)
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
