@@ -180,18 +180,19 @@ def provenance(results: Results) -> str:
     """The last section of every page: how to run it again, on what it ran, how long, how much memory."""
     measured = results["measured"]
     hardware, memory = measured["machine"], measured["machine"]["memory_bytes"]
+    cores = f"{hardware['cores']} core{'' if hardware['cores'] == 1 else 's'}"
     lines = [
         f"Made by `{results['command']}` on {measured['date']} in {number(measured['seconds'], 3)} s "
         f"({number(measured['processor_seconds'], 3)} s of processor time), "
         f"with {measured['peak_memory_bytes'] / 1e9:.2f} GB of memory at the most.",
-        f"Machine: {hardware['processor']}, {hardware['cores']} cores"
+        f"Machine: {hardware['processor']}, {cores}"
         + (f", {memory / 1e9:.0f} GB" if memory else "")
         + f", {hardware['system']}.",
     ]
     load = measured["load_before"]
     if load is not None and load > 0.5:
         lines.append(
-            f"Other work was running on it ({load:.1f} processes waiting for its {hardware['cores']} cores when this began), "
+            f"Other work was running on it ({load:.1f} processes wanted a processor when this began), "
             "so times are upper limits and only their ratios say much."
         )
     lines.append("Versions: " + ", ".join(f"{name} {version}" for name, version in measured["versions"].items()) + ".")

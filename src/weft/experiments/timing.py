@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Seconds of a call: the least over repeats, after one that warms up (and compiles), as the paper timed."""
+"""Seconds of a call: the least over repeats, after one that warms up (and compiles), as the paper timed.
+
+By the clock and of processors: on a machine that does other work too, the second is what the first would be without it.
+"""
 
 import gc
 import time
@@ -20,10 +23,11 @@ class Repeats(NamedTuple):
 
 
 class Timed(NamedTuple):
-    """What the call returned, and its least seconds."""
+    """What the call returned, its least seconds by the clock and the least of processor time."""
 
     value: Any
     seconds: float
+    processor_seconds: float
 
 
 def least_seconds(call: Callable[[], Any], repeats: Repeats, *, warm_up: bool = True) -> Timed:
@@ -32,13 +36,15 @@ def least_seconds(call: Callable[[], Any], repeats: Repeats, *, warm_up: bool = 
     Without `warm_up` (for what does not compile), and of a very long call, the first time counts.
     """
     gc.collect()
-    begun = time.perf_counter()
+    latest = once(call)
+    spent = [] if warm_up and latest.seconds < LONG_CALL else [latest[1:]]
+    while not spent or (len(spent) < repeats.max_repeats and sum(clock for clock, _ in spent) < repeats.max_seconds):
+        latest = once(call)
+        spent.append(latest[1:])
+    return Timed(latest.value, min(clock for clock, _ in spent), min(processor for _, processor in spent))
+
+
+def once(call: Callable[[], Any]) -> Timed:
+    begun, processor_begun = time.perf_counter(), time.process_time()
     value = call()
-    seconds = [time.perf_counter() - begun]
-    if warm_up and seconds[0] < LONG_CALL:
-        seconds = []
-    while not seconds or (len(seconds) < repeats.max_repeats and sum(seconds) < repeats.max_seconds):
-        begun = time.perf_counter()
-        value = call()
-        seconds.append(time.perf_counter() - begun)
-    return Timed(value, min(seconds))
+    return Timed(value, time.perf_counter() - begun, time.process_time() - processor_begun)
