@@ -62,6 +62,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     engine: str | None = None
     seed: int | None = None
     max_iterations: int | None = None
+    learning_rows: int | str | None = None
     kernel: tuple[KernelSettings, ...] = ()
 
 
@@ -69,7 +70,7 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """How rows are held out to judge the model."""
 
     by: tuple[str, ...] = ("random",)
-    folds: int = 5
+    folds: int | None = None
 
 
 class PredictSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -158,6 +159,8 @@ def estimator_arguments(settings: Settings) -> dict[str, Any]:
     if model.pseudo_points is not None:
         # TOML has no null, so that "exact" stands for it.
         given["pseudo_points"] = None if model.pseudo_points == "exact" else model.pseudo_points
+    if model.learning_rows is not None:
+        given["learning_rows"] = None if model.learning_rows == "all" else model.learning_rows
     if model.kernel:
         given["kernel"] = _make_kernel(model.kernel)
     return given
@@ -205,12 +208,13 @@ def _starting_text(settings: Settings, reasons: dict[str, str], notes: Sequence[
     lines += [
         '# seasonality = ["yearly"]  # also "weekly", "daily", "12h", or a number of time units',
         "# max_iterations = 100",
+        '# learning_rows = "auto"    # rows to learn parameters from: a number, or "all"; predictions use all rows',
         "# seed = 0",
         "",
         "[evaluate]",
         '# What is held out to judge the model: "random" rows, whole "station"s, "block"s of space, stretches of "time".',
         f"by = {_toml(settings.evaluate.by)}",
-        f"folds = {settings.evaluate.folds}",
+        "# folds = 5                 # left out: five, of which a very large model predicts fewer",
         "",
         "[predict]",
         '# table = "grid.nc"         # rows or a grid (csv, parquet, NetCDF, Zarr) to predict at',

@@ -125,19 +125,44 @@ def test_counts_of_rows_times_places_gaps_and_doubles():
 
 
 def test_what_the_target_looks_like():
-    def notes(values):
-        times = np.arange(float(len(values)))
-        survey = survey_table(table(t=times, x=np.zeros(len(values)), v=values), time="t", space=("x",), target="v")
-        return survey, " ".join(survey.notes)
+    def looks(values, num_places=1):
+        times = np.repeat(np.arange(len(values) / num_places), num_places)
+        x = np.tile(np.arange(float(num_places)), len(values) // num_places)
+        return survey_table(table(t=times, x=x, v=values), time="t", space=("x",), target="v")
 
     generator = np.random.default_rng(0)
-    survey, words = notes(generator.poisson(3.0, 200).astype(float))
+    survey = looks(generator.poisson(3.0, 200).astype(float))
     assert survey.target_is_counts
-    assert "counts" in words
-    assert "one place" in words
-    survey, words = notes(generator.lognormal(0.0, 1.0, 200))
+    assert survey.advice.likelihood == "negative_binomial"
+    assert "one place" in " ".join(survey.notes)
+    assert looks(generator.integers(0, 2, 200).astype(float)).advice.likelihood == "bernoulli"
+    survey = looks(generator.lognormal(0.0, 1.0, 200))
     assert not survey.target_is_counts
-    assert "transform='log'" in words
-    survey, words = notes(generator.normal(size=200))
-    assert "log" not in words
+    assert survey.advice.transform == "log"
+    assert "depends least on the level" in survey.advice.reason
+    survey = looks(generator.normal(size=200))
+    assert survey.advice.transform is survey.advice.likelihood is None
     assert survey.width_km is None
+
+
+def test_the_transform_is_the_mildest_under_which_changes_do_not_depend_on_the_level():
+    """Levels differ tenfold between places; changes grow with the level, with its root, or not at all."""
+    generator = np.random.default_rng(1)
+    levels = np.tile(np.geomspace(20.0, 200.0, 5), 300)
+    draws = generator.normal(size=1500)
+    times, x = np.repeat(np.arange(300.0), 5), np.tile(np.arange(5.0), 300)
+
+    def chosen(values):
+        survey = survey_table(table(t=times, x=x, v=values), time="t", space=("x",), target="v")
+        return survey.advice.transform
+
+    assert chosen(levels * np.exp(0.2 * draws)) == "log"
+    assert chosen((np.sqrt(levels) + 0.5 * draws) ** 2) == "sqrt"
+    assert chosen(levels + 3.0 * draws) is None
+    with_zeros = levels * np.exp(0.6 * draws)
+    with_zeros[::50] = 0.0
+    assert chosen(with_zeros) == "log1p"
+    # Values that are never at one place twice, so that only their own skew can tell.
+    scattered = survey_table(table(t=times, x=np.arange(1500.0), v=np.exp(draws)), time="t", space=("x",), target="v")
+    assert scattered.advice.transform == "log"
+    assert "skewed" in scattered.advice.reason

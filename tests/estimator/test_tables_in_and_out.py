@@ -143,6 +143,7 @@ def test_a_grid_gives_a_described_dataset(fitted, tmp_path):
 
 def test_pieces_are_the_whole(fitted, table, monkeypatch):
     monkeypatch.setattr(space_time_gp, "_ROWS_AT_ONCE", 40)
+    monkeypatch.setattr(space_time_gp, "available_memory", lambda: 4 * 600 * 39)
     pieces = list(fitted.predict_pieces(table))
     assert [len(piece) for piece in pieces] == [40, 40, 40, 30]
     assert_allclose(pd.concat(pieces)["mean"], fitted.predict(table)["mean"], rtol=1e-12)

@@ -64,7 +64,7 @@ def evaluate(
         pathlib.Path | None, Parameter(help="A fitted model whose parameters are used; without it one is fitted first.")
     ] = None,
     by: Annotated[str | None, Parameter(help="random, station, block, time; several separated by commas.")] = None,
-    folds: int | None = None,
+    folds: Annotated[int | None, Parameter(help="5 if not given, of which a very large model predicts fewer.")] = None,
     refit: Annotated[bool, Parameter(help="Learn anew for every fold: as many fits.", show_default=False)] = False,
     output: Annotated[
         pathlib.Path | None, Parameter(name=["--output", "-o"], help="Also write the table of scores here.")
@@ -93,7 +93,7 @@ def evaluate(
     if model is not None:
         gp = load_estimator(model)
     else:
-        settings, remarks = completed_settings(settings, data)
+        settings, remarks = completed_settings(settings, data, advised=config is None)
         gp = SpaceTimeGP(**estimator_arguments(settings)) if refit else fit_estimator(settings, data, remarks)
     count = settings.evaluate.folds if folds is None else folds
     scored = {kind: cross_validated(gp, data, kind, count, refit=refit) for kind in kinds}
@@ -140,7 +140,7 @@ def check_kinds(kinds: Sequence[str]) -> None:
 
 
 def cross_validated(
-    gp: "SpaceTimeGP", rows: Any, by: str, folds: int, *, refit: bool = False
+    gp: "SpaceTimeGP", rows: Any, by: str, folds: int | None, *, refit: bool = False
 ) -> "tuple[pd.DataFrame, pd.DataFrame]":
     """Scores in a tidy table, and those of every row."""
     from weft.estimator.evaluation import tidy_scores

@@ -54,7 +54,7 @@ def fit(
     settings = settings_from(config, table, columns, model)
     check_output(output)
     rows = read_rows(settings)
-    settings, remarks = completed_settings(settings, rows)
+    settings, remarks = completed_settings(settings, rows, advised=config is None)
     gp = fit_estimator(settings, rows, remarks, checkpoint=checkpoint_of(output), resume=resume)
     gp.save(output)
     was_interrupted = gp.result_.message.startswith("interrupted")

@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 if TYPE_CHECKING:
     from weft.config import Settings
+    from weft.data.inspect import Survey
 
 __all__ = [
     "DEFAULT_COLUMNS",
@@ -22,6 +23,7 @@ __all__ = [
     "Rows",
     "RowsOrGrid",
     "TableOfConfig",
+    "advised_model",
     "completed_settings",
     "names_in",
     "numbers_in",
@@ -75,12 +77,13 @@ class ModelOptions:
 
     likelihood: Annotated[str | None, _option("gaussian, student_t, poisson, negative_binomial, bernoulli, ...")] = None
     pseudo_points: Annotated[str | None, _option("A count, auto, or exact.")] = None
-    transform: Annotated[str | None, _option("Of the target: log, log1p, sqrt or logit.")] = None
+    transform: Annotated[str | None, _option("Of the target: log, log1p, sqrt, logit or identity.")] = None
     seasonality: Annotated[str | None, _option("yearly, weekly, daily, or lengths such as 12h.")] = None
     power: Annotated[float | None, _option("0 for the variational bound, 1 for FITC, between for power EP.")] = None
     engine: Annotated[str | None, _option("auto, cpu, scan or parallel.")] = None
     seed: Annotated[int | None, _option("Of everything that is drawn.")] = None
     max_iterations: Annotated[int | None, _option("Where to stop learning at the latest.")] = None
+    learning_rows: Annotated[str | None, _option("Rows to learn parameters from: a count, auto, or all.")] = None
 
 
 DEFAULT_COLUMNS = ColumnOptions()
@@ -115,6 +118,7 @@ def settings_from(
     given |= {name: names_in(given[name]) for name in ("space", "covariates")}
     modelled = dataclasses.asdict(model)
     modelled["pseudo_points"] = _count_or_word(model.pseudo_points)
+    modelled["learning_rows"] = _count_or_word(model.learning_rows)
     modelled["seasonality"] = _seasons(model.seasonality)
     replace = msgspec.structs.replace
     return replace(
@@ -124,8 +128,12 @@ def settings_from(
     )
 
 
-def completed_settings(settings: "Settings", table: Any) -> "tuple[Settings, list[str]]":
-    """The settings with time, space and target, guessed from the table where nothing says them, and remarks why."""
+def completed_settings(settings: "Settings", table: Any, *, advised: bool = False) -> "tuple[Settings, list[str]]":
+    """The settings with time, space and target, guessed from the table where nothing says them, and remarks why.
+
+    With `advised`, a transform or likelihood that suits the target too, where neither is given: for tables without a
+    config, which would have one.
+    """
     import msgspec
 
     from weft.data.inspect import guess_columns
@@ -134,7 +142,7 @@ def completed_settings(settings: "Settings", table: Any) -> "tuple[Settings, lis
     data = settings.data
     missing = [role for role in ("time", "space", "target") if getattr(data, role) is None]
     if not missing:
-        return settings, []
+        return _with_advice(settings, table) if advised else (settings, [])
     seen = as_table(table)
     guesses = guess_columns(seen)
     found: dict[str, Any] = {}
@@ -147,7 +155,37 @@ def completed_settings(settings: "Settings", table: Any) -> "tuple[Settings, lis
             )
         found[role] = guess.columns if role == "space" else guess.columns[0]
         remarks.append(f"{role} is {', '.join(guess.columns)}: {guess.reason}")
-    return msgspec.structs.replace(settings, data=msgspec.structs.replace(data, **found)), remarks
+    settings = msgspec.structs.replace(settings, data=msgspec.structs.replace(data, **found))
+    if advised:
+        settings, more = _with_advice(settings, table)
+        remarks += more
+    return settings, remarks
+
+
+def advised_model(survey: "Survey") -> dict[str, str]:
+    """Settings of the model that suit the target, by name."""
+    advice = survey.advice
+    found = {"transform": advice.transform, "likelihood": advice.likelihood}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _with_advice(settings: "Settings", table: Any) -> "tuple[Settings, list[str]]":
+    import msgspec
+
+    from weft.data.inspect import survey_table
+    from weft.data.tables import as_table
+
+    data, model = settings.data, settings.model
+    if model.transform is not None or model.likelihood is not None:
+        return settings, []
+    assert data.time is not None
+    assert data.space is not None
+    assert data.target is not None
+    seen = as_table(table, [data.time, *data.space, data.target])
+    survey = survey_table(seen, time=data.time, space=data.space, target=data.target)
+    found = advised_model(survey)
+    remarks = [f"{name} is {value}: {survey.advice.reason}; --{name} changes it" for name, value in found.items()]
+    return msgspec.structs.replace(settings, model=msgspec.structs.replace(model, **found)), remarks
 
 
 def _count_or_word(text: str | None) -> int | str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from weft.cli.options import AsJson, completed_settings
+from weft.cli.options import AsJson, advised_model, completed_settings
 from weft.cli.printing import aligned, emit, megabytes, remark
 
 if TYPE_CHECKING:
@@ -50,15 +50,17 @@ def check(
     from weft.config import estimator_arguments
     from weft.estimator import SpaceTimeGP
 
-    settings = _settings_of(target)
+    settings, is_config = _settings_of(target)
     rows = read_rows(settings)
-    settings, remarks = completed_settings(settings, rows)
+    settings, remarks = completed_settings(settings, rows, advised=not is_config)
     cost = cost_of(SpaceTimeGP(**estimator_arguments(settings)), rows)
     survey = surveyed(settings, rows)
     lines = [
         ["memory to fit, about", megabytes(cost.memory_bytes)],
         ["memory there is", megabytes(cost.available_bytes)],
         ["time to fit, about", _duration(cost.fit_seconds)],
+        ["pseudo-points in all", f"{cost.num_pseudo_points:,}"],
+        ["rows to learn parameters from", f"{cost.num_learning_rows:,}"],
     ]
     notes = [f"note: {note}" for note in survey.notes]
     text = "\n".join([*remarks, survey_text(survey, lines), *notes])
@@ -151,7 +153,7 @@ def inferred_settings(
     """Settings guessed from a table, the reason for each guess, and what else there is to say."""
     import os
 
-    from weft.config import DataSettings, EvaluateSettings, ReportSettings, Settings
+    from weft.config import DataSettings, EvaluateSettings, ModelSettings, ReportSettings, Settings
     from weft.data.inspect import guess_columns, survey_table
     from weft.data.tables import as_table
 
@@ -168,19 +170,24 @@ def inferred_settings(
             reasons[role] = guess.reason
     notes: tuple[str, ...] = ()
     by: tuple[str, ...] = ("random",)
+    model = ModelSettings()
     if len(found) == 3:
         wanted = [found["time"], *found["space"], found["target"]]
         survey = survey_table(as_table(rows, wanted), **found)
         notes = (_shape_words(survey), *survey.notes)
         if survey.num_places >= 10:
             by = ("random", "station")
+        model = ModelSettings(transform=survey.advice.transform, likelihood=survey.advice.likelihood)
+        reasons |= dict.fromkeys(advised_model(survey), survey.advice.reason)
     if guesses.others:
         notes = (*notes, f"further columns of numbers that could be covariates: {', '.join(guesses.others)}")
     data = DataSettings(table=os.path.relpath(path, config.parent), **found)
     station = None if guesses.station is None else guesses.station.columns[0]
     if guesses.station is not None:
         reasons["station"] = guesses.station.reason
-    settings = Settings(data=data, evaluate=EvaluateSettings(by=by), report=ReportSettings(station=station))
+    settings = Settings(
+        data=data, model=model, evaluate=EvaluateSettings(by=by), report=ReportSettings(station=station)
+    )
     return settings, reasons, notes
 
 
@@ -214,12 +221,13 @@ def survey_text(survey: "Survey", more: Sequence[Sequence[str]] = ()) -> str:
     return aligned(lines)
 
 
-def _settings_of(target: pathlib.Path) -> "Settings":
+def _settings_of(target: pathlib.Path) -> "tuple[Settings, bool]":
+    """Settings of a config, or for a table, and whether it is a config."""
     from weft.config import DataSettings, Settings, read_settings
 
     if target.suffix == ".toml" or not target.suffix:
-        return read_settings(target)
-    return Settings(data=DataSettings(table=str(target)))
+        return read_settings(target), True
+    return Settings(data=DataSettings(table=str(target))), False
 
 
 def _shape_words(survey: "Survey") -> str:

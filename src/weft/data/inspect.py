@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 from jaxtyping import Float
 
+from weft.data.advice import Advice, advise
 from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words
 from weft.data.scaling import Scaling, find_easting_northing, find_lon_lat, learn_scaling
 from weft.data.tables import Table, distinct_rows, numbers
@@ -75,6 +76,7 @@ class Survey:
     target_highest: float
     target_is_counts: bool
     width_km: float | None
+    advice: Advice
     notes: tuple[str, ...]
 
     @property
@@ -151,9 +153,10 @@ def survey_table(
         target_highest=float(np.max(present, initial=-np.inf)) if len(present) else np.nan,
         target_is_counts=_are_counts(present),
         width_km=_width_km(scaling, {name: column[place_rows] for name, column in places.items()}),
+        advice=advise(times, place, values, step),
         notes=(),
     )
-    return dataclasses.replace(survey, notes=_notes(survey, present, target))
+    return dataclasses.replace(survey, notes=_notes(survey, target))
 
 
 def _guess_time(columns: "dict[str, pd.Series]") -> Guess | None:
@@ -277,7 +280,7 @@ def _width_km(scaling: Scaling, places: dict[str, np.ndarray]) -> float | None:
     return float(np.max(np.ptp(on_map, axis=0), initial=0.0))
 
 
-def _notes(survey: Survey, present: Float[np.ndarray, " value"], target: str) -> tuple[str, ...]:
+def _notes(survey: Survey, target: str) -> tuple[str, ...]:
     notes = []
     if survey.num_missing_target:
         notes.append(f"{survey.num_missing_target:,} rows have no {target!r}; they are kept and predicted")
@@ -291,14 +294,4 @@ def _notes(survey: Survey, present: Float[np.ndarray, " value"], target: str) ->
         notes.append("all rows are at one place, so nothing can be learned about space")
     if survey.num_times == 1:
         notes.append("all rows are at one time, so nothing can be learned about time")
-    if survey.target_is_counts and len(np.unique(present[:_SAMPLE_ROWS])) > 2:
-        notes.append(f"{target!r} holds whole numbers from 0 up; a likelihood for counts may suit")
-    elif len(present) and present.min() > 0 and _skewness(present) > 1.5:
-        notes.append(f"{target!r} is positive and skewed; transform='log' may suit")
     return tuple(notes)
-
-
-def _skewness(values: Float[np.ndarray, " value"]) -> float:
-    deviations = values - values.mean()
-    spread = float(np.sqrt(np.mean(deviations**2)))
-    return float(np.mean(deviations**3)) / spread**3 if spread > 0 else 0.0

@@ -2,11 +2,15 @@
 """Learning from rows: their units, a model to start from, its parameters, and the posterior."""
 
 import dataclasses
+import logging
 from typing import Any, NamedTuple, final
 
 import numpy as np
+from jaxtyping import Float
 
 from weft.data.clock import Binning
+from weft.data.observations import Observations
+from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
 from weft.estimator.building import build_start
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.defaults import is_standardised, likelihood_from
@@ -14,9 +18,12 @@ from weft.estimator.fitted import Fitted
 from weft.estimator.translation import Translation, learn_translation
 from weft.inference.posterior import condition
 from weft.likelihoods import Gaussian
+from weft.model import Model
 from weft.training.fitting import FitResult, fit
 
-__all__ = ["Learned", "Settings", "learn", "translation_for"]
+__all__ = ["Learned", "Settings", "chosen_stretches", "learn", "translation_for"]
+
+logger = logging.getLogger("weft")
 
 # A climb ends when no entry of the gradient exceeds this many nats a row: what is left to gain no score would show.
 _GRADIENT_PER_ROW = 2e-4
@@ -38,6 +45,7 @@ class Settings:
     engine: str
     seed: int
     max_iterations: int
+    learning_rows: int | str | None
 
 
 class Learned(NamedTuple):
@@ -81,16 +89,17 @@ def learn(settings: Settings, roles: Roles, rows: Measurements, **options: Any) 
         pseudo_points=settings.pseudo_points,
         seed=settings.seed,
     )
+    learned_from = _rows_to_learn_from(settings, start.model, data, rows, translation)
     result = fit(
         start.model,
-        data,
+        learned_from,
         frozen=start.frozen,
         power=settings.power,
         engine=settings.engine,
         seed=settings.seed,
         max_iterations=settings.max_iterations,
         tolerance=_TOLERANCE,
-        gradient_tolerance=max(_GRADIENT_PER_ROW * data.num_rows, 1e-4),
+        gradient_tolerance=max(_GRADIENT_PER_ROW * learned_from.num_rows, 1e-4),
         **options,
     )
     assert rows.values is not None
@@ -105,3 +114,34 @@ def learn(settings: Settings, roles: Roles, rows: Measurements, **options: Any) 
         num_missing=rows.num_missing,
     )
     return Learned(fitted, result, binning)
+
+
+def chosen_stretches(settings: Settings, work: Float[np.ndarray, " time"], data: Observations) -> Stretches | None:
+    """Times to learn from, by the one setting; None for all of them."""
+    setting = settings.learning_rows
+    if setting is None:
+        return None
+    if isinstance(setting, str) and setting == "auto":
+        return choose_stretches(work, LEARNING_WORK)
+    if isinstance(setting, int | np.integer) and not isinstance(setting, bool) and setting > 0:
+        return choose_stretches(np.asarray(data.grouping.layout.counts, dtype=np.float64), float(setting))
+    raise ValueError(f"learning_rows must be 'auto', a number of rows, or None for all of them; it is {setting!r}")
+
+
+def _rows_to_learn_from(
+    settings: Settings, model: Model, data: Observations, rows: Measurements, translation: Translation
+) -> Observations:
+    """All rows, or those of stretches of the series where all would take long; said aloud."""
+    stretches = chosen_stretches(settings, work_of_model(model, data), data)
+    if stretches is None:
+        return data
+    times = translation.times(rows)
+    chosen = translation.observations(rows.take(np.flatnonzero(stretches.chosen[np.searchsorted(data.times, times)])))
+    where = "one stretch" if stretches.num_stretches == 1 else f"{stretches.num_stretches} stretches"
+    logger.info(
+        "parameters are learned from %s of %s rows (%s of the series); predictions use all of them",
+        f"{chosen.num_rows:,}",
+        f"{data.num_rows:,}",
+        where,
+    )
+    return chosen

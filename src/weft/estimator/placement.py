@@ -7,15 +7,18 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.observations import Observations, distinct_rows
+from weft.estimator.budget import PASS_WORK, work_of
 from weft.kernels import SumSeparable
 from weft.pseudo_points import place
+from weft.training.estimate import num_features
 
-__all__ = ["EXACT_PLACES", "MOST_POINTS", "choose_pseudo_points"]
+__all__ = ["EXACT_PLACES", "FEWEST_POINTS", "MOST_POINTS", "choose_pseudo_points"]
 
-# Up to so many distinct places every one of them is a pseudo-point, which is exact.
-EXACT_PLACES = 80
-# Beyond, so many for each component; time grows with their cube.
-MOST_POINTS = 50
+# Up to so many distinct places every one of them is a pseudo-point, which is exact, if a pass is then within its budget.
+EXACT_PLACES = 150
+# Else as many for each component as the budget allows, between these; time grows with their cube.
+FEWEST_POINTS = 20
+MOST_POINTS = 100
 
 Points = Float[np.ndarray, "pseudo dim"] | tuple[Float[np.ndarray, "_ dim"], ...]
 
@@ -25,9 +28,10 @@ def choose_pseudo_points(
 ) -> Points | None:
     """Pseudo-points as a model takes them, or None for exact inference.
 
-    `setting` is None (exact), a count (k-means), "auto" (exact up to 80 distinct places, else 50 for each component of
-    `kernel`, placed greedily), or a matrix in the coordinates of space. Columns of covariates do not matter: no kernel
-    that needs pseudo-points looks at them.
+    `setting` is None (exact), a count (k-means), "auto" (exact up to 150 distinct places, else up to 100 for each
+    component of `kernel`, placed greedily; fewer where the series is so long that a pass would take minutes), or a
+    matrix in the coordinates of space. Columns of covariates do not matter: no kernel that needs pseudo-points looks at
+    them.
     """
     if isinstance(setting, str) and setting != "auto":
         raise ValueError(f"pseudo_points must be a count, 'auto', None or a matrix; it is {setting!r}")
@@ -35,11 +39,12 @@ def choose_pseudo_points(
     distinct, _ = distinct_rows(space)
     num_covariates = data.places.shape[1] - num_space
     is_auto = isinstance(setting, str)
-    if setting is None or (is_auto and len(distinct) <= EXACT_PLACES):
+    most = most_points(data, len(distinct), kernel) if is_auto else 0
+    if setting is None or most == len(distinct):
         # With covariates a place is there many times over, and each time would be a pseudo-point of its own.
         return None if num_covariates == 0 else padded(distinct, num_covariates)
     if is_auto:
-        return place(data, MOST_POINTS, method="greedy", kernel=kernel, seed=seed)
+        return place(data, most, method="greedy", kernel=kernel, seed=seed)
     if isinstance(setting, bool) or not isinstance(setting, int | np.integer):
         return padded(np.asarray(place(space, setting)), num_covariates)
     # Kilometres and deviations differ in size; each column counts alike.
@@ -47,6 +52,28 @@ def choose_pseudo_points(
     scale = np.where(deviations > 0, deviations, 1.0)
     of_row = np.asarray(data.grouping.place_of_row)
     return padded(place((space / scale)[of_row], int(setting), seed=seed) * scale, num_covariates)
+
+
+def most_points(data: Observations, num_distinct: int, kernel: SumSeparable) -> int:
+    """How many pseudo-points a component may have by the budget of a pass; all distinct places if they may be."""
+    counts = np.asarray(data.grouping.layout.counts)
+    latent = [component.time.state_space().size for component in kernel.components]
+    # A component with features of its own has as many columns for two points as for one.
+    fixed = [
+        next(iter(columns))
+        if len(columns := {num_features(component, data.places[[0] * k]) for k in (1, 2)}) == 1
+        else None
+        for component in kernel.components
+    ]
+
+    def is_within(points: int) -> bool:
+        sizes = [(own or points, size) for own, size in zip(fixed, latent, strict=True)]
+        return work_of(sizes, counts, num_distinct) <= PASS_WORK
+
+    if num_distinct <= EXACT_PLACES and is_within(num_distinct):
+        return num_distinct
+    allowed = [points for points in range(FEWEST_POINTS, min(MOST_POINTS, num_distinct) + 1) if is_within(points)]
+    return max(allowed, default=min(FEWEST_POINTS, num_distinct))
 
 
 def padded(points: Float[np.ndarray, "pseudo space"], num_covariates: int) -> Float[np.ndarray, "pseudo dim"]:

@@ -21,13 +21,16 @@ from weft.estimator.learning import Settings, learn
 from weft.estimator.precision import in_float64
 from weft.estimator.storage import KIND, Stored, to_plain_estimator
 from weft.estimator.validation import cross_validate
+from weft.training.estimate import available_memory
 
 __all__ = ["SpaceTimeGP"]
 
 logger = logging.getLogger("weft")
 
-# Rows predicted at a time when a table is answered piece by piece: 100 MB with a dozen columns.
+# Rows predicted at a time when a table is answered piece by piece. Each piece costs a pass over the series, so as few as
+# a quarter of the memory there is allows, at so many bytes a row.
 _ROWS_AT_ONCE = 1_000_000
+_BYTES_PER_ROW = 600
 
 
 @final
@@ -42,8 +45,10 @@ class SpaceTimeGP:
     `kernel`: None for a slow plus a fast component scaled to the data, or a `weft.Separable` or a sum of them to start
     from, in these units: kilometres and deviations, the times' unit (days for daily data), a target of variance 1.
     `likelihood`: "gaussian", "student_t", "poisson", "negative_binomial", ... or an object.
-    `pseudo_points`: "auto" (every place up to 80 distinct ones, which is exact; else 50 a component, placed greedily),
-    a count (k-means), None for exact, or a matrix in the scaled coordinates.
+    `pseudo_points`: "auto" (every place up to 150 distinct ones, which is exact; else up to 100 a component, placed
+    greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix in the scaled
+    coordinates. `learning_rows`: "auto" learns parameters from stretches of the series where all of it would take
+    long, a number from about so many rows, None from all; predictions always use all rows.
     `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more component.
     `time_step` ("1D", "6h") puts times on a regular step. `noise_variance`, `exposure` and `trials` name columns; noise
     variances are of the transformed target. A table to predict may lack these: its rows then have no noise of their
@@ -74,6 +79,7 @@ class SpaceTimeGP:
         engine: str = "auto",
         seed: int = 0,
         max_iterations: int = 100,
+        learning_rows: int | str | None = "auto",
         progress: str | None = "auto",
     ):
         self.time = time
@@ -94,6 +100,7 @@ class SpaceTimeGP:
         self.engine = engine
         self.seed = seed
         self.max_iterations = max_iterations
+        self.learning_rows = learning_rows
         self.progress = progress
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -157,7 +164,8 @@ class SpaceTimeGP:
     ) -> Iterator[Any]:
         """The same piece by piece, for tables whose answer would not fit into memory; `write_pieces` takes them.
 
-        Pieces hold about a million rows: of a frame so many rows, of a grid slices along its first dimension.
+        Pieces hold a million rows, or as many as a quarter of the memory there is takes: of a frame rows, of a grid
+        slices along its first dimension.
         """
         whole = self._learned().roles.table(table, with_target=False)
         for piece in _pieces(whole):
@@ -213,7 +221,7 @@ class SpaceTimeGP:
         self,
         table: Any,
         by: str = "station",
-        folds: int = 5,
+        folds: int | None = None,
         *,
         refit: bool = False,
         output: str = "scores",
@@ -224,7 +232,9 @@ class SpaceTimeGP:
         `by`: "station" holds out whole places, "block" whole neighbourhoods, "random" rows, and "time" predicts each
         stretch from what came before it. Parameters learned by `fit` are used again and only the rows are held out, so
         scores are a little flattering where parameters are many and rows few; `refit=True` learns anew for every fold,
-        which takes as many fits. `output="rows"` gives the scores of every row instead, for `weft.compare`.
+        which takes as many fits. `folds` is 5 unless given; of those, a model so large that each takes minutes predicts
+        fewer, and says so, unless the number is given. `output="rows"` gives the scores of every row instead, for
+        `weft.compare`.
         """
         roles = self._roles()
         fitted = None if refit else self._learned()
@@ -285,7 +295,9 @@ class SpaceTimeGP:
 
     def __repr__(self) -> str:
         given = {name: getattr(self, name) for name in _arguments()}
-        changed = [f"{name}={value!r}" for name, value in given.items() if value is not _arguments()[name].default]
+        changed = [
+            f"{name}={value!r}" for name, value in given.items() if not _is_same(value, _arguments()[name].default)
+        ]
         return f"SpaceTimeGP({', '.join(changed)})"
 
     def _roles(self) -> Roles:
@@ -304,6 +316,7 @@ class SpaceTimeGP:
             engine=self.engine,
             seed=self.seed,
             max_iterations=self.max_iterations,
+            learning_rows=self.learning_rows,
         )
 
     def _keep(self, fitted: Fitted) -> None:
@@ -331,6 +344,13 @@ class SpaceTimeGP:
         return as_answer(table, columns, fitted, of=of, units=self.units)
 
 
+def _is_same(value: Any, default: Any) -> bool:
+    """Whether an argument is its default: one read from a file is equal, and not the same object."""
+    return type(value) is type(default) and (
+        value is default or (isinstance(value, str | int | float | tuple) and value == default)
+    )
+
+
 def _arguments() -> dict[str, inspect.Parameter]:
     found = dict(inspect.signature(SpaceTimeGP.__init__).parameters)
     del found["self"]
@@ -338,12 +358,13 @@ def _arguments() -> dict[str, inspect.Parameter]:
 
 
 def _pieces(table: Table) -> Iterator[Table]:
+    at_once = max(_ROWS_AT_ONCE, available_memory() // 4 // _BYTES_PER_ROW)
     if isinstance(table, GridTable) and table.dims:
         first, rest = table.dims[0], int(np.prod(table.shape[1:]))
-        count = max(1, _ROWS_AT_ONCE // max(rest, 1))
+        count = max(1, at_once // max(rest, 1))
         for start in range(0, table.shape[0], count):
             part = table.dataset.isel({first: slice(start, start + count)})
             yield GridTable(part, table.dims, 0, part.sizes[first] * rest)
         return
-    for start in range(0, max(table.num_rows, 1), _ROWS_AT_ONCE):
-        yield table.rows(start, start + _ROWS_AT_ONCE)
+    for start in range(0, max(table.num_rows, 1), at_once):
+        yield table.rows(start, start + at_once)

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Cross-validation: rows held out together, predicted from the rest, beside naive baselines."""
 
+import itertools
+import logging
 from typing import Any
 
 import numpy as np
 
+from weft.estimator.budget import num_folds_within, work_of_model
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.evaluation import MODEL, baseline_scores, joined, make_sheet, periods_in, rows_frame, tidy_scores
 from weft.estimator.fitted import Fitted
@@ -14,6 +17,9 @@ from weft.folds import assign_folds, splits
 __all__ = ["OUTPUTS", "cross_validate"]
 
 OUTPUTS = ("scores", "rows")
+NUM_FOLDS = 5
+
+logger = logging.getLogger("weft")
 
 
 def cross_validate(
@@ -23,22 +29,33 @@ def cross_validate(
     fitted: Fitted | None,
     *,
     by: str,
-    num_folds: int,
+    num_folds: int | None,
     output: str,
     seed: int,
 ) -> Any:
     """Scores of each held-out row (`output="rows"`) or summed up; `fitted` keeps its parameters, None learns each time.
 
-    Rows without a value are left out of every fold: they teach nothing and cannot be scored.
+    Rows without a value are left out of every fold: they teach nothing and cannot be scored. Without `num_folds` there
+    are five, of which a large model predicts as many as its work allows.
     """
     if output not in OUTPUTS:
         raise ValueError(f"output must be one of {', '.join(OUTPUTS)}; it is {output!r}")
     translation = translation_for(settings, roles, rows) if fitted is None else fitted.translation
     sheet = make_sheet(rows, translation)
     present = np.flatnonzero(~np.isnan(sheet.values))
-    folds = assign_folds(by, sheet.times[present], sheet.places[present], num_folds=num_folds, seed=seed)
+    count = NUM_FOLDS if num_folds is None else num_folds
+    folds = assign_folds(by, sheet.times[present], sheet.places[present], num_folds=count, seed=seed)
+    predicted = count if num_folds is not None or fitted is None else _folds_worth(fitted, count)
+    if predicted < count:
+        logger.info(
+            "held out by %s: %s of %d folds predicted, since each takes a pass over all rows; folds=%d predicts all",
+            by,
+            "one" if predicted == 1 else predicted,
+            count,
+            count,
+        )
     frames = []
-    for fold, (train, test) in enumerate(splits(folds, by)):
+    for fold, (train, test) in enumerate(itertools.islice(splits(folds, by), predicted)):
         seen, hidden = present[train], present[test]
         train_rows = rows.take(seen)
         model = _learned(settings, roles, train_rows) if fitted is None else fitted.given_only(train_rows)
@@ -48,6 +65,13 @@ def cross_validate(
         frames.append(rows_frame(scores, hidden, sheet, fold=fold))
     frame = joined(frames)
     return frame if output == "rows" else tidy_scores(frame, float(np.std(sheet.values[present])), by)
+
+
+def _folds_worth(fitted: Fitted, count: int) -> int:
+    batches = fitted.posterior.batches
+    if not batches:
+        return count
+    return num_folds_within(work_of_model(fitted.model, batches[0]), count)
 
 
 def _learned(settings: Settings, roles: Roles, rows: Measurements) -> Fitted:

@@ -17,7 +17,8 @@ from weft.state_space.prior import chain_at, check_places, check_times, features
 
 # The weights of the distinct places asked about are the one large thing an answer needs besides itself.
 WEIGHTS_BUDGET = 128 * 2**20
-MOST_ROWS_AT_ONCE = 2_000_000
+# Rows take little beside; each block costs a pass over the whole series.
+MOST_ROWS_AT_ONCE = 16_000_000
 
 
 def checked_rows(

@@ -215,11 +215,17 @@ def _moved(origin: Float[np.ndarray, " free"], seed: int, number: int) -> Float[
     return origin + np.random.default_rng([seed, number]).normal(size=origin.shape)
 
 
+def num_processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 class _Objective:
     """Log evidence plus log priors as a function of the free numbers; one call of the engine if the noise is Gaussian.
 
     A small problem is compiled as a whole, because the time to trace it would exceed the engine's. A large one is not:
-    the engine then runs on the caller's own thread, where Ctrl-C reaches it and its errors keep their names.
+    the engine then runs on the caller's own thread, where Ctrl-C reaches it and its errors keep their names. Nor is any
+    where there is one processor: compiled code that calls back waits there for a second thread, which JAX does not have.
     """
 
     def __init__(
@@ -236,7 +242,7 @@ class _Objective:
         self.arguments = (space, model, data, terms, power, engine)
         num_pseudo = sum(len(points) for points in model.pseudo_points_of(data.places))
         work = num_pseudo**2 * (num_pseudo * len(data.times) + data.num_rows)
-        self.is_compiled = self.memory is None and work < LARGE
+        self.is_compiled = self.memory is None and work < LARGE and num_processors() > 1
         self.num_calls = 0
 
     @property
