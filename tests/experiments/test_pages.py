@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import re
 
 import pytest
 
@@ -14,19 +15,22 @@ from weft.experiments.settings import Settings
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "experiments"
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if (FOLDER / name).is_dir()])
-def test_page_is_made_from_its_numbers(name):
-    text, numbers = (FOLDER / name / file for file in ("README.md", "expected.json"))
-    if not numbers.exists():
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_pages_are_made_from_their_numbers(name):
+    """The page of the experiment, and those of further runs of it in folders of their own below it."""
+    pages = sorted((FOLDER / name).rglob("expected.json"))
+    if not pages:
         pytest.skip(f"the page of {name} has not been made yet: weft reproduce {name} --output experiments/{name}")
-    results = json.loads(numbers.read_text())
-    assert results["experiment"] == name
-    assert not results["quick"]
-    assert text.read_text() == experiment(name).page(results)
-    for figure in (FOLDER / name).glob("*.png"):
-        assert f"({figure.name})" in text.read_text()
-        assert figure.stat().st_size < 150_000
-    assert "/tmp" not in numbers.read_text()
+    for numbers in pages:
+        results, text = json.loads(numbers.read_text()), numbers.with_name("README.md").read_text()
+        assert results["experiment"] == name
+        assert not results["quick"]
+        assert text == experiment(name).page(results)
+        figures = {figure.name for figure in numbers.parent.glob("*.png")}
+        assert figures == set(re.findall(r"\((\w[^()]*\.png)\)", text))
+        assert all((numbers.parent / figure).stat().st_size < 150_000 for figure in figures)
+        for path in ("/tmp", "/work", "/root", "/home"):
+            assert path not in numbers.read_text() + text
 
 
 def test_command_says_what_was_chosen():

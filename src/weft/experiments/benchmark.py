@@ -34,6 +34,7 @@ from weft.experiments.timing import Repeats, Timed, least_seconds
 from weft.inference.evidence import log_evidence
 from weft.likelihoods import Gaussian
 from weft.model import Model
+from weft.training.fitting import LARGE
 
 __all__ = ["measure", "page"]
 
@@ -45,8 +46,6 @@ GRADIENT_TIMES = (100, 1000, 10_000, 100_000)
 DENSE_ROWS, DENSE_PSEUDO = 10_000, 1000
 # A timing that would take longer than this many seconds, by the last one and the number of times, is left out.
 TOO_LONG = 120.0
-# Compiling an evaluation as a whole pays for short series; long ones are called as a user would.
-COMPILED_ROWS = 20_000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,15 +158,21 @@ def spent(timed: Timed, prefix: str = "") -> dict[str, float]:
 
 def evaluation(model: Model, data: Observations) -> Callable[[], float]:
     """The evidence from kernel and rows, chain and features included, as the paper timed it."""
-    function = eqx.filter_jit(log_evidence) if data.num_rows <= COMPILED_ROWS else log_evidence
+    function = compiled_as_in_a_fit(log_evidence, model, data)
     return lambda: float(function(model, data))
 
 
 def differentiation(model: Model, data: Observations) -> Callable[[], Any]:
     """The evidence and its gradient in all parameters, pseudo-points included."""
-    function = jax.value_and_grad(log_evidence)
-    function = eqx.filter_jit(function) if data.num_rows <= COMPILED_ROWS else function
+    function = compiled_as_in_a_fit(jax.value_and_grad(log_evidence), model, data)
     return lambda: jax.block_until_ready(function(model, data))
+
+
+def compiled_as_in_a_fit(function: Callable[..., Any], model: Model, data: Observations) -> Callable[..., Any]:
+    """The function as learning calls it: compiled as a whole unless the engine's work dwarfs the rest."""
+    num_pseudo = sum(len(points) for points in model.pseudo_points_of(data.places))
+    work = num_pseudo**2 * (num_pseudo * len(data.times) + data.num_rows)
+    return eqx.filter_jit(function) if work < LARGE else function
 
 
 # --- what should show --------------------------------------------------------------------------------------------------------

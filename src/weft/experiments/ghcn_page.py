@@ -94,6 +94,7 @@ def set_section(each: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
         (
             f"{row['kernel']}, {row['method']}",
             row["num_pseudo"],
+            row["num_rows"],
             f"{row['standardised_rmse']:.4f}",
             f"{row['mean_negative_log_density']:.4f}",
             f"{row['mean_negative_log_density_deviations_added']:.4f}",
@@ -107,6 +108,7 @@ def set_section(each: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
     header = (
         "model",
         "M",
+        "values learned from",
         "standardised RMSE",
         "neg. log density, correct",
         "neg. log density, scripts",
@@ -118,6 +120,8 @@ def set_section(each: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
     parts = [
         f"## Set `{each['name']}`",
         each["story"],
+        "A subset learns from the values of its own stations only; where these report for a part of the days, it has next to nothing "
+        "to go by on the others, which weighs on a small subset the more.",
         table(header, body),
         f"![accuracy against seconds of training](trade_off_{each['name']}.png)",
     ]
