@@ -277,3 +277,21 @@ def test_sizes_are_kept(written: Written) -> None:
     assert content.map.width * content.map.height * len(content.map.times) <= SIZE.map_points
     assert len(content.series.stations) == SIZE.max_stations
     assert any("most observed of 10 places" in note for note in content.series.notes)
+
+
+def test_an_evaluation_is_shown_as_it_was_found(written: Written) -> None:
+    from weft.report.validation import describe_check, evaluated_rows
+
+    gp = written.gp
+    scored = gp.cross_validate(written.table, by="station", folds=2, output="rows")
+    rows = rows_of_table(gp, written.table)
+    hidden = evaluated_rows(rows, "station", scored)
+    ours = scored[scored["model"] == "weft"].sort_values("row")
+    assert_allclose(hidden.rows.values, written.table[TARGET].to_numpy()[ours["row"]])
+    assert_allclose((hidden.low, hidden.high), ours[["low", "high"]].to_numpy().T)
+    inside = (ours["value"] >= ours["low"]) & (ours["value"] <= ours["high"])
+    check = describe_check(hidden, gp.target_sd_, "")
+    assert check.title == "Whole stations hidden, 50 % at a time"
+    assert check.coverage_90 == pytest.approx(inside.mean())
+    crps = scored.groupby("model")["crps"].mean()
+    assert check.skill == pytest.approx(1 - crps["weft"] / crps.drop("weft").min())

@@ -83,7 +83,7 @@ def run(
     from weft.data.files import check_output, file_kind, read_table, write_pieces, write_table
     from weft.estimator.answers import check_of
     from weft.estimator.evaluation import joined
-    from weft.report.build import build_report
+    from weft.report.build import KINDS_OF_CHECK, build_report
 
     started = time.perf_counter()
     settings = read_settings(config)
@@ -116,7 +116,8 @@ def run(
         remark(f"weft: interrupted; the best so far is in {files['model']}, and --resume goes on from it")
         return INTERRUPTED
     remark(gp.summary())
-    tidy = joined(cross_validated(gp, rows, by, settings.evaluate.folds)[0] for by in settings.evaluate.by)
+    evaluated = {by: cross_validated(gp, rows, by, settings.evaluate.folds) for by in settings.evaluate.by}
+    tidy = joined(summed for summed, _ in evaluated.values())
     write_table(tidy, files["scores"])
     if asked is not None:
         pieces = gp.predict_pieces(asked, quantiles=settings.predict.quantiles, of=settings.predict.of)
@@ -125,6 +126,7 @@ def run(
         gp,
         rows,
         path=files["report"],
+        evaluated={by: scored for by, (_, scored) in evaluated.items() if by in KINDS_OF_CHECK},
         station=settings.report.station,
         terrain=heights,
         threshold=settings.report.threshold,

@@ -19,9 +19,11 @@ from weft.scores import RowScores, paired_difference, score_rows, summarise, tid
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MODEL", "Sheet", "baseline_scores", "compare_rows", "rows_frame", "summaries_of", "tidy_scores"]
+__all__ = ["INTERVAL", "MODEL", "Sheet", "baseline_scores", "compare_rows", "rows_frame", "summaries_of", "tidy_scores"]
 
 MODEL = "weft"
+# The levels of the ends of the interval that is kept with every scored row.
+INTERVAL = (0.05, 0.95)
 _PER_ROW = ("value", "error", "crps", "log_density", "pit")
 
 
@@ -67,9 +69,17 @@ def baseline_scores(
 
 
 def rows_frame(
-    scores: Mapping[str, RowScores], rows: Int[np.ndarray, " test"], sheet: Sheet, *, fold: int | str = "all"
+    scores: Mapping[str, RowScores],
+    rows: Int[np.ndarray, " test"],
+    sheet: Sheet,
+    *,
+    interval: Float[np.ndarray, "test 2"],
+    fold: int | str = "all",
 ) -> "pd.DataFrame":
-    """One line a model and scored row; `rows` says which rows of the sheet were tested, `place` numbers its places."""
+    """One line a model and scored row; `rows` says which rows of the sheet were tested, `place` numbers its places.
+
+    `low` and `high` are the ends of our own 90 % `interval`, and not given for baselines.
+    """
     import pandas as pd
 
     place = distinct_rows(list(sheet.places.T))[1]
@@ -77,6 +87,7 @@ def rows_frame(
     for model, each in scores.items():
         where = rows[each.rows]
         columns = {"value": each.values} | {name: getattr(each, name) for name in _PER_ROW if name != "value"}
+        ends = interval[each.rows] if model == MODEL else np.full((len(where), 2), np.nan)
         frames.append(
             pd.DataFrame(
                 {
@@ -86,6 +97,8 @@ def rows_frame(
                     "time": sheet.times[where],
                     "place": place[where],
                     **columns,
+                    "low": ends[:, 0],
+                    "high": ends[:, 1],
                 }
             )
         )
@@ -94,7 +107,7 @@ def rows_frame(
 
 def summaries_of(frame: "pd.DataFrame", target_sd: float) -> dict[str, dict[str, float | int]]:
     """Named scores of each model in a frame of rows."""
-    return {str(model): summarise(_row_scores(part), target_sd) for model, part in frame.groupby("model", sort=False)}
+    return {str(model): summarise(row_scores(part), target_sd) for model, part in frame.groupby("model", sort=False)}
 
 
 def tidy_scores(frame: "pd.DataFrame", target_sd: float, by: str) -> "pd.DataFrame":
@@ -160,7 +173,7 @@ def _one_model(frame: "pd.DataFrame") -> "pd.DataFrame":
     return frame[frame["model"] == MODEL]
 
 
-def _row_scores(frame: "pd.DataFrame") -> RowScores:
+def row_scores(frame: "pd.DataFrame") -> RowScores:
     columns = {name: frame[name].to_numpy() for name in ("error", "crps", "log_density", "pit")}
     return RowScores(rows=frame["row"].to_numpy(), values=frame["value"].to_numpy(), num_missing=0, **columns)
 

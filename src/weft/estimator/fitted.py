@@ -11,7 +11,7 @@ from weft.arrays import AnyArray
 from weft.estimator.building import COVARIATES
 from weft.estimator.columns import Measurements, Roles, read_measurements
 from weft.estimator.defaults import is_standardised
-from weft.estimator.evaluation import MODEL, Sheet, baseline_scores, make_sheet, periods_in, rows_frame
+from weft.estimator.evaluation import INTERVAL, MODEL, Sheet, baseline_scores, make_sheet, periods_in, rows_frame
 from weft.estimator.predictive import Predictive, make_predictive
 from weft.estimator.summary import describe_components, describe_noise, summary_text
 from weft.estimator.translation import Translation
@@ -88,13 +88,15 @@ class Fitted:
     def score_rows(self, rows: Measurements, seed: int) -> Any:
         """A frame with one line a model and scored row: this one, then baselines given the rows seen so far."""
         test = make_sheet(rows, self.translation)
-        scores = {MODEL: self.predictive(rows).score(test.values, seed)}
+        predictive = self.predictive(rows)
+        scores = {MODEL: predictive.score(test.values, seed)}
         if self.posterior.batches:
             train = self._seen()
             is_forecast = bool(len(test.times)) and float(test.times.min()) > float(train.times.max())
             periods = periods_in(train.times, self.translation)
             scores |= baseline_scores(train, test, periods, is_forecast=is_forecast, seed=seed)
-        return rows_frame(scores, np.arange(rows.num_rows), test)
+        interval = predictive.quantiles(INTERVAL, "observation")
+        return rows_frame(scores, np.arange(rows.num_rows), test, interval=interval)
 
     def effects(self) -> list[dict[str, Any]]:
         """The slope of each covariate: its component where it is one deviation and all other covariates are zero."""

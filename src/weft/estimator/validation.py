@@ -9,7 +9,16 @@ import numpy as np
 
 from weft.estimator.budget import num_folds_within, work_of_model
 from weft.estimator.columns import Measurements, Roles
-from weft.estimator.evaluation import MODEL, baseline_scores, joined, make_sheet, periods_in, rows_frame, tidy_scores
+from weft.estimator.evaluation import (
+    INTERVAL,
+    MODEL,
+    baseline_scores,
+    joined,
+    make_sheet,
+    periods_in,
+    rows_frame,
+    tidy_scores,
+)
 from weft.estimator.fitted import Fitted
 from weft.estimator.learning import Settings, learn, translation_for
 from weft.folds import assign_folds, splits
@@ -59,10 +68,12 @@ def cross_validate(
         seen, hidden = present[train], present[test]
         train_rows = rows.take(seen)
         model = _learned(settings, roles, train_rows) if fitted is None else fitted.given_only(train_rows)
-        scores = {MODEL: model.predictive(rows.take(hidden)).score(sheet.values[hidden], seed)}
+        predictive = model.predictive(rows.take(hidden))
+        scores = {MODEL: predictive.score(sheet.values[hidden], seed)}
         periods = periods_in(sheet.times[seen], translation)
         scores |= baseline_scores(sheet.take(seen), sheet.take(hidden), periods, is_forecast=by == "time", seed=seed)
-        frames.append(rows_frame(scores, hidden, sheet, fold=fold))
+        interval = predictive.quantiles(INTERVAL, "observation")
+        frames.append(rows_frame(scores, hidden, sheet, interval=interval, fold=fold))
     frame = joined(frames)
     return frame if output == "rows" else tidy_scores(frame, float(np.std(sheet.values[present])), by)
 

@@ -3,8 +3,8 @@
 
 import os
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,13 +22,17 @@ from weft.report.residuals import autocorrelation, last_rows, residual_figures, 
 from weft.report.rows import SeenRows, kept_rows, rows_of_table, time_labels
 from weft.report.size import ReportSize
 from weft.report.stations import build_series, choose_stations
-from weft.report.validation import Hidden, describe_check, hide_rows, score_hidden
+from weft.report.validation import Hidden, describe_check, evaluated_rows, hide_rows, score_hidden
 from weft.report.verdict import judge
 from weft.training.fitting import FitResult
 
-__all__ = ["build_report", "gather", "write_report"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["KINDS_OF_CHECK", "build_report", "gather", "write_report"]
 
 _CHECKS = ("random", "station")
+KINDS_OF_CHECK = ("random", "station", "block")
 
 
 def build_report(
@@ -38,6 +42,7 @@ def build_report(
     path: str | os.PathLike,
     held_out: Any = None,
     checks: Sequence[str] = _CHECKS,
+    evaluated: "Mapping[str, pd.DataFrame] | None" = None,
     threshold: float | int | None = None,
     terrain: Any = None,
     station: str | None = None,
@@ -50,10 +55,11 @@ def build_report(
 
     `table` is what the model was fitted to; without it the rows are those the model kept, whose places have no names.
     `held_out` is a table the model has not seen. `checks` are ways to hide rows of the table ("random", "station",
-    "block") and predict them by the same parameters. `threshold` is that of the map of probabilities (default: a round
-    number near the upper tenth). `terrain` is a table with map coordinates and the other columns of space, such as
-    elevation, for the map. `station` names the column with the stations' names. `command` is what made the model, and
-    `size` limits what is shown.
+    "block") and predict them by the same parameters; `evaluated` has by the same names what `cross_validate` with
+    output="rows" of that table found, which is then shown and not done again. `threshold` is that of the map of
+    probabilities (default: a round number near the upper tenth). `terrain` is a table with map coordinates and the
+    other columns of space, such as elevation, for the map. `station` names the column with the stations' names.
+    `command` is what made the model, and `size` limits what is shown.
     """
     check_output(path)
     content = gather(
@@ -61,6 +67,7 @@ def build_report(
         table,
         held_out=held_out,
         checks=checks,
+        evaluated=evaluated,
         threshold=threshold,
         terrain=terrain,
         station=station,
@@ -87,6 +94,7 @@ def gather(
     *,
     held_out: Any = None,
     checks: Sequence[str] = _CHECKS,
+    evaluated: "Mapping[str, pd.DataFrame] | None" = None,
     threshold: float | int | None = None,
     terrain: Any = None,
     station: str | None = None,
@@ -99,12 +107,13 @@ def gather(
     started = time.perf_counter()
     if getattr(gp, "fitted_", None) is None:
         raise ValueError("this SpaceTimeGP has not learned anything yet; call fit(table) before its report")
-    unknown = [by for by in checks if by not in ("random", "station", "block")]
+    evaluated = evaluated or {}
+    unknown = [by for by in (*checks, *evaluated) if by not in KINDS_OF_CHECK]
     if unknown:
         raise ValueError(f"checks are of 'random', 'station' and 'block'; one is {unknown[0]!r}")
     fitted = gp.fitted_
     rows = kept_rows(gp) if table is None else rows_of_table(gp, table, station)
-    hidden = _hidden(gp, rows, held_out, checks, station, seed)
+    hidden = _hidden(gp, rows, held_out, checks, evaluated, station, seed)
     described = tuple(describe_check(each, fitted.target_sd, gp.units or "") for each in hidden)
     looked_at = last_rows(rows, size.residual_rows)
     residuals = residuals_of(fitted, looked_at)
@@ -143,7 +152,13 @@ def gather(
 
 
 def _hidden(
-    gp: SpaceTimeGP, rows: SeenRows, held_out: Any, checks: Sequence[str], station: str | None, seed: int
+    gp: SpaceTimeGP,
+    rows: SeenRows,
+    held_out: Any,
+    checks: Sequence[str],
+    evaluated: "Mapping[str, pd.DataFrame]",
+    station: str | None,
+    seed: int,
 ) -> list[Hidden]:
     """Checks in order of weight: rows never seen first."""
     found = []
@@ -152,7 +167,8 @@ def _hidden(
         if not len(test.present):
             raise ValueError(f"the table held out has no value of {gp.target!r}; give one that has, or leave it out")
         found.append(score_hidden(gp.fitted_, rows, test, "held_out", seed))
-    tried = [hide_rows(gp.fitted_, rows, by, seed) for by in checks]
+    found += [evaluated_rows(rows, by, scored) for by, scored in evaluated.items()]
+    tried = [hide_rows(gp.fitted_, rows, by, seed) for by in checks if by not in evaluated]
     return [*found, *(each for each in tried if each is not None)]
 
 

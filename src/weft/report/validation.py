@@ -7,12 +7,12 @@ and many rows this hardly flatters, and it costs one pass instead of a fit.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 from jaxtyping import Float
 
-from weft.estimator.evaluation import MODEL, baseline_scores, make_sheet, periods_in
+from weft.estimator.evaluation import MODEL, baseline_scores, make_sheet, periods_in, row_scores
 from weft.estimator.fitted import Fitted
 from weft.folds import assign_folds
 from weft.report.content import Check, Figure, ScoreLine
@@ -20,9 +20,17 @@ from weft.report.figures import coverage_figure, pit_figure
 from weft.report.rows import SeenRows
 from weft.scores import COVERAGE_LEVELS, MEANINGS, RowScores, summarise, summarise_pit
 
-__all__ = ["Hidden", "describe_check", "hide_rows", "score_hidden"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Hidden", "describe_check", "evaluated_rows", "hide_rows", "score_hidden"]
 
 _NUM_FOLDS = {"random": 10, "station": 5, "block": 5}
+_TITLES_IN_TURN = {
+    "random": "Rows hidden at random, {share} at a time",
+    "station": "Whole stations hidden, {share} at a time",
+    "block": "Whole neighbourhoods hidden, {share} at a time",
+}
 _TITLES = {
     "held_out": "Rows held out from the start",
     "random": "One row in ten hidden at random",
@@ -51,6 +59,7 @@ class Hidden:
     """Rows that were hidden, the 90 % interval predicted for each without them, and everybody's scores."""
 
     by: str
+    title: str
     rows: SeenRows
     low: Float[np.ndarray, " row"]
     high: Float[np.ndarray, " row"]
@@ -79,7 +88,19 @@ def score_hidden(fitted: Fitted, train: SeenRows, test: SeenRows, by: str, seed:
     periods = periods_in(train.times, fitted.translation)
     others = baseline_scores(train_sheet, test_sheet, periods, is_forecast=is_forecast, seed=seed)
     scores = {MODEL: predictive.score(test.values, seed), **others}
-    return Hidden(by, test, interval[:, 0], interval[:, 1], scores)
+    return Hidden(by, _TITLES[by], test, interval[:, 0], interval[:, 1], scores)
+
+
+def evaluated_rows(rows: SeenRows, by: str, scored: "pd.DataFrame") -> Hidden:
+    """What a cross-validation `by` random, station or block has found: every row it held out, fold after fold."""
+    parts = {str(model): part.sort_values("row") for model, part in scored.groupby("model", sort=False)}
+    ours = parts[MODEL]
+    num_folds = int(ours["fold"].max()) + 1
+    share = 1 / num_folds if num_folds > 1 else len(ours) / max(len(rows.present), 1)
+    title = _TITLES_IN_TURN[by].format(share=f"{100 * share:.0f} %")
+    test = rows.take(ours["row"].to_numpy())
+    scores = {model: row_scores(part) for model, part in parts.items()}
+    return Hidden(by, title, test, ours["low"].to_numpy(), ours["high"].to_numpy(), scores)
 
 
 def describe_check(hidden: Hidden, target_sd: float, units: str) -> Check:
@@ -101,7 +122,7 @@ def describe_check(hidden: Hidden, target_sd: float, units: str) -> Check:
     num_rows, num_places = int(ours["num_rows"]), len(np.unique(hidden.rows.place))
     return Check(
         by=hidden.by,
-        title=_TITLES[hidden.by],
+        title=hidden.title,
         words=f"{_WORDS[hidden.by]} {num_rows:,} rows at {num_places:,} places.",
         columns=tuple(_column(score, units) for score in _SHOWN),
         lines=lines,
