@@ -63,6 +63,7 @@ class ModelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     seed: int | None = None
     max_iterations: int | None = None
     learning_rows: int | str | None = None
+    place_offsets: bool | None = None
     kernel: tuple[KernelSettings, ...] = ()
 
 
@@ -153,7 +154,16 @@ def estimator_arguments(settings: Settings) -> dict[str, Any]:
     }
     arguments |= {
         name: getattr(model, name)
-        for name in ("likelihood", "transform", "seasonality", "power", "engine", "seed", "max_iterations")
+        for name in (
+            "likelihood",
+            "transform",
+            "seasonality",
+            "power",
+            "engine",
+            "seed",
+            "max_iterations",
+            "place_offsets",
+        )
     }
     given = {name: value for name, value in arguments.items() if value is not None}
     if model.pseudo_points is not None:

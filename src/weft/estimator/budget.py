@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 # A pass over the whole series, which conditioning, a prediction and each held-out fold take: about a minute on a core.
-PASS_WORK = 1e12
+PASS_WORK = 6.5e11
 # An evaluation while learning, of which there are some tens: five to ten seconds on a core.
-LEARNING_WORK = 8e10
+LEARNING_WORK = 5e10
 # All held-out folds of one kind together.
-EVALUATION_WORK = 1.5e12
+EVALUATION_WORK = 7e11
 # A step of a small state takes this at least, in calls rather than in arithmetic.
 _LEAST_PER_TIME = 7e5
 # Passes that the search for sites takes where the likelihood is not Gaussian.

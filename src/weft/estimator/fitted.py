@@ -12,13 +12,18 @@ from weft.estimator.building import COVARIATES
 from weft.estimator.columns import Measurements, Roles, read_measurements
 from weft.estimator.defaults import is_standardised
 from weft.estimator.evaluation import INTERVAL, MODEL, Sheet, baseline_scores, make_sheet, periods_in, rows_frame
+from weft.estimator.offsets import Offsets, find_offsets, without
 from weft.estimator.predictive import Predictive, make_predictive
 from weft.estimator.summary import describe_components, describe_noise, summary_text
 from weft.estimator.translation import Translation
 from weft.inference.posterior import Posterior, condition
+from weft.inference.prediction import Marginals
 from weft.model import Model
 
-__all__ = ["Fitted"]
+__all__ = ["PLACES", "Fitted"]
+
+# What the levels of places are called beside components.
+PLACES = "places"
 
 
 @final
@@ -26,14 +31,16 @@ __all__ = ["Fitted"]
 class Fitted:
     """A posterior, and how tables become the rows it is asked about.
 
-    `names` are those of the kernel's components; `target_sd` is the target's deviation where it was learned, in its own
-    units; rows are counted with those of updates.
+    `names` are those of the kernel's components; the posterior is of values less `offsets`, the levels of places;
+    `target_sd` is the target's deviation where it was learned, in its own units; rows are counted with those of
+    updates.
     """
 
     roles: Roles
     translation: Translation
     names: tuple[str, ...]
     posterior: Posterior
+    offsets: Offsets | None
     converged: bool
     target_sd: float
     num_rows: int
@@ -51,18 +58,26 @@ class Fitted:
         """The same having seen these rows too."""
         return dataclasses.replace(
             self,
-            posterior=self.posterior.update(self.translation.observations(rows)),
+            posterior=self.posterior.update(without(self.offsets, self.translation.observations(rows))),
             num_rows=self.num_rows + rows.num_rows,
             num_missing=self.num_missing + rows.num_missing,
         )
 
     def given_only(self, rows: Measurements) -> "Fitted":
-        """The same parameters having seen these rows and no others."""
+        """The same parameters having seen these rows and no others.
+
+        Levels of places are found from these rows, given a field that knows the former ones: one turn of two.
+        """
         before = self.posterior
         data = self.translation.observations(rows)
+        offsets = self.offsets
+        if offsets is not None:
+            field = condition(before.model, without(offsets, data), power=before.power, engine=before.engine)
+            offsets = find_offsets(field, data, self.translation.num_space, offsets)
         return dataclasses.replace(
             self,
-            posterior=condition(before.model, data, power=before.power, engine=before.engine),
+            posterior=condition(before.model, without(offsets, data), power=before.power, engine=before.engine),
+            offsets=offsets,
             num_rows=rows.num_rows,
             num_missing=rows.num_missing,
         )
@@ -70,13 +85,20 @@ class Fitted:
     def predictive(self, rows: Measurements) -> Predictive:
         """The distribution of the target at these rows."""
         translation = self.translation
-        latent = self.posterior.marginals(translation.times(rows), translation.places(rows))
+        places = translation.places(rows)
+        latent = self.posterior.marginals(translation.times(rows), places)
+        if self.offsets is not None:
+            mean, variance = self.offsets.at(places)
+            latent = Marginals(latent.mean + mean, latent.variance + variance)
         return make_predictive(self.model.likelihood, latent, translation.row_extras(rows), translation.target)
 
     def draws(self, rows: Measurements, num: int, seed: int, of: str) -> Float[np.ndarray, "draw row"]:
         """Joint draws over these rows, in the target's own units."""
         translation, likelihood = self.translation, self.model.likelihood
-        f = self.posterior.sample(translation.times(rows), translation.places(rows), num=num, seed=seed)
+        places = translation.places(rows)
+        f = self.posterior.sample(translation.times(rows), places, num=num, seed=seed)
+        if self.offsets is not None:
+            f = f + self.offsets.draws(places, num, np.random.default_rng([seed, 2]))
         extra = translation.row_extras(rows)
         if of == "observation":
             # A stream of its own, so that the noise is not the noise behind the draws of f.
@@ -119,7 +141,22 @@ class Fitted:
     def components(self) -> list[dict[str, Any]]:
         """What each component of the kernel is like, in units people use; covariates are told by their slopes."""
         described = describe_components(self.model, self.names, self.translation, self._basis_places())
-        return [part for part in described if part["name"] != COVARIATES]
+        found = [part for part in described if part["name"] != COVARIATES]
+        if self.offsets is not None:
+            deviation = float(np.sqrt(self.offsets.prior_variance)) * self.translation.target.scale
+            kernel = "a level of its own at each place"
+            found.append({"name": PLACES, "sd": deviation, "space": {}, "time": "", "kernel": kernel})
+        return found
+
+    def seen_values(self) -> Float[np.ndarray, " row"]:
+        """Values of the rows kept, batch after batch, in the target's own units."""
+        values = np.concatenate([np.asarray(batch.values) for batch in self.posterior.batches])
+        if self.offsets is not None:
+            effects = [
+                self.offsets.at(batch.places)[0][batch.grouping.place_of_row] for batch in self.posterior.batches
+            ]
+            values = values + np.concatenate(effects)
+        return self.translation.target.inverse(values)
 
     def summary(self, units: str | None) -> str:
         header = (
@@ -135,7 +172,7 @@ class Fitted:
         return Sheet(
             np.concatenate([batch.row_times for batch in batches]),
             np.concatenate([batch.row_places for batch in batches])[:, scaling.map_dimensions],
-            self.translation.target.inverse(np.concatenate([np.asarray(batch.values) for batch in batches])),
+            self.seen_values(),
         )
 
     def _basis_places(self) -> Float[AnyArray, "place dim"]:

@@ -15,6 +15,7 @@ from weft.estimator.building import build_start
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
+from weft.estimator.offsets import are_worth_a_try, find_offsets, without
 from weft.estimator.translation import Translation, learn_translation
 from weft.inference.posterior import condition
 from weft.likelihoods import Gaussian
@@ -28,6 +29,8 @@ logger = logging.getLogger("weft")
 # A climb ends when no entry of the gradient exceeds this many nats a row: what is left to gain no score would show.
 _GRADIENT_PER_ROW = 2e-4
 _TOLERANCE = 1e-7
+# Of a second climb, which starts near its end.
+_ITERATIONS_AGAIN = 8
 
 
 @final
@@ -46,6 +49,7 @@ class Settings:
     seed: int
     max_iterations: int
     learning_rows: int | str | None
+    place_offsets: bool
 
 
 class Learned(NamedTuple):
@@ -94,26 +98,61 @@ def learn(settings: Settings, roles: Roles, rows: Measurements, **options: Any) 
         start.model,
         learned_from,
         frozen=start.frozen,
-        power=settings.power,
-        engine=settings.engine,
-        seed=settings.seed,
-        max_iterations=settings.max_iterations,
-        tolerance=_TOLERANCE,
-        gradient_tolerance=max(_GRADIENT_PER_ROW * learned_from.num_rows, 1e-4),
+        **_options_for(settings, learned_from),
         **options,
     )
+    posterior = condition(result.model, data, power=settings.power, engine=settings.engine)
+    offsets = None
+    wanted = settings.place_offsets and not result.message.startswith("interrupted")
+    if wanted and are_worth_a_try(posterior, data, translation.num_space):
+        offsets = find_offsets(posterior, data, translation.num_space)
+    if offsets is not None:
+        # With the levels gone, what was noise is less so; then the levels once more, given the better field.
+        again = _options_for(settings, learned_from) | {
+            "max_iterations": min(_ITERATIONS_AGAIN, settings.max_iterations)
+        }
+        second = fit(result.model, without(offsets, learned_from), frozen=start.frozen, progress=None, **again)
+        result = _one_after_another(result, second)
+        posterior = condition(result.model, without(offsets, data), power=settings.power, engine=settings.engine)
+        offsets = find_offsets(posterior, data, translation.num_space)
+        posterior = condition(result.model, without(offsets, data), power=settings.power, engine=settings.engine)
     assert rows.values is not None
     fitted = Fitted(
         roles=roles,
         translation=translation,
         names=start.names,
-        posterior=condition(result.model, data, power=settings.power, engine=settings.engine),
+        posterior=posterior,
+        offsets=offsets,
         converged=result.converged,
         target_sd=float(np.nanstd(rows.values)),
         num_rows=rows.num_rows,
         num_missing=rows.num_missing,
     )
     return Learned(fitted, result, binning)
+
+
+def _options_for(settings: Settings, data: Observations) -> dict[str, Any]:
+    return {
+        "power": settings.power,
+        "engine": settings.engine,
+        "seed": settings.seed,
+        "max_iterations": settings.max_iterations,
+        "tolerance": _TOLERANCE,
+        "gradient_tolerance": max(_GRADIENT_PER_ROW * data.num_rows, 1e-4),
+    }
+
+
+def _one_after_another(first: FitResult, second: FitResult) -> FitResult:
+    """The second climb, with the work of both; whether it converged is what the first says, which was the long one."""
+    return dataclasses.replace(
+        second,
+        history=first.history,
+        converged=first.converged,
+        message=first.message,
+        num_evaluations=first.num_evaluations + second.num_evaluations,
+        num_engine_calls=first.num_engine_calls + second.num_engine_calls,
+        seconds=first.seconds + second.seconds,
+    )
 
 
 def chosen_stretches(settings: Settings, work: Float[np.ndarray, " time"], data: Observations) -> Stretches | None:

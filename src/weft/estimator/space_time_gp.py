@@ -48,7 +48,8 @@ class SpaceTimeGP:
     `pseudo_points`: "auto" (every place up to 150 distinct ones, which is exact; else up to 100 a component, placed
     greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix in the scaled
     coordinates. `learning_rows`: "auto" learns parameters from stretches of the series where all of it would take
-    long, a number from about so many rows, None from all; predictions always use all rows.
+    long, a number from about so many rows, None from all; predictions always use all rows. `place_offsets` gives each
+    place a level of its own where there are fewer pseudo-points than places and it makes a difference.
     `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more component.
     `time_step` ("1D", "6h") puts times on a regular step. `noise_variance`, `exposure` and `trials` name columns; noise
     variances are of the transformed target. A table to predict may lack these: its rows then have no noise of their
@@ -80,6 +81,7 @@ class SpaceTimeGP:
         seed: int = 0,
         max_iterations: int = 100,
         learning_rows: int | str | None = "auto",
+        place_offsets: bool = True,
         progress: str | None = "auto",
     ):
         self.time = time
@@ -101,6 +103,7 @@ class SpaceTimeGP:
         self.seed = seed
         self.max_iterations = max_iterations
         self.learning_rows = learning_rows
+        self.place_offsets = place_offsets
         self.progress = progress
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -317,6 +320,7 @@ class SpaceTimeGP:
             seed=self.seed,
             max_iterations=self.max_iterations,
             learning_rows=self.learning_rows,
+            place_offsets=self.place_offsets,
         )
 
     def _keep(self, fitted: Fitted) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from weft.data.clock import Binning
 from weft.estimator.columns import Roles
 from weft.estimator.fitted import Fitted
+from weft.estimator.offsets import Offsets
 from weft.estimator.translation import Translation
 from weft.inference import storage
 from weft.inference.plain import from_plain, to_plain
@@ -39,6 +40,7 @@ def to_plain_estimator(stored: Stored, arrays: list[np.ndarray], *, with_rows: b
         "roles": dataclasses.asdict(fitted.roles),
         "translation": fitted.translation.to_json(),
         "names": list(fitted.names),
+        "offsets": None if fitted.offsets is None else _plain_offsets(fitted.offsets, arrays),
         "converged": fitted.converged,
         "target_sd": fitted.target_sd,
         "num_rows": fitted.num_rows,
@@ -65,6 +67,7 @@ def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Sto
             translation=Translation.from_json(plain["translation"]),
             names=tuple(plain["names"]),
             posterior=posterior,
+            offsets=_read_offsets(plain.get("offsets"), arrays),
             converged=bool(plain["converged"]),
             target_sd=float(plain["target_sd"]),
             num_rows=int(plain["num_rows"]),
@@ -78,6 +81,14 @@ def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Sto
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"a part of the estimator is missing or of the wrong kind ({error})") from error
+
+
+def _plain_offsets(offsets: Offsets, arrays: list[np.ndarray]) -> dict[str, Any]:
+    return {name: to_plain(value, arrays) for name, value in offsets.to_plain().items()}
+
+
+def _read_offsets(plain: dict[str, Any] | None, arrays: list[np.ndarray]) -> Offsets | None:
+    return None if plain is None else Offsets(**{name: from_plain(value, arrays) for name, value in plain.items()})
 
 
 def _as_tuples(value: Any) -> Any:

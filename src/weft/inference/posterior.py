@@ -129,6 +129,12 @@ class Posterior:
         """Mean and variance of f at paired rows of times and places."""
         return self._totals(times, places, filtered=False)
 
+    def fitted_values(self) -> Float[np.ndarray, " row"]:
+        """Mean of f at the rows seen, in the order they are held: sorted by time."""
+        chain = chain_at(self.model, self._num_pseudo, self.times)
+        asked = Queries(self.rows.layout, self.rows.place, self.weights)
+        return np.asarray(self._engine.moments(chain, self.weights, self.rows, asked).mean).sum(axis=1)
+
     def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
         """Mean and variance of f at each row given only what was seen up to and including its time."""
         return self._totals(times, places, filtered=True)

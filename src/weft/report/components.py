@@ -7,7 +7,7 @@ from jaxtyping import Float
 from weft.data.scaling import Scaling
 from weft.estimator import SpaceTimeGP
 from weft.estimator.building import COVARIATES
-from weft.estimator.fitted import Fitted
+from weft.estimator.fitted import PLACES, Fitted
 from weft.estimator.summary import describe_noise
 from weft.kernels import Columns, Kernel, OnSphere, Scaled
 from weft.report.content import Component, Figure, ParameterLine
@@ -30,6 +30,9 @@ def shares_of_variance(fitted: Fitted, rows: SeenRows, most: int) -> dict[str, f
     found = {
         name: float(np.var(part.mean) + np.mean(part.variance)) for name, part in zip(fitted.names, parts, strict=False)
     }
+    if fitted.offsets is not None:
+        mean, variance = fitted.offsets.at(translation.places(some.measured))
+        found[PLACES] = float(np.var(mean) + np.mean(variance))
     noise = describe_noise(fitted.model, translation)
     if noise is not None:
         own = translation.extras(some.measured).get("noise_variance")
@@ -61,8 +64,10 @@ def describe_parameters(gp: SpaceTimeGP) -> tuple[ParameterLine, ...]:
     fitted, units = gp.fitted_, _f_units(gp)
     lines = []
     for number, part in enumerate(fitted.components()):
-        path = f"kernel.components[{number}]"
-        lines.append(ParameterLine(part["name"], "standard deviation", f"{part['sd']:.3g}", units, f"{path}.variance"))
+        path = "" if part["name"] == PLACES else f"kernel.components[{number}]"
+        lines.append(
+            ParameterLine(part["name"], "standard deviation", f"{part['sd']:.3g}", units, path and f"{path}.variance")
+        )
         if part["time"]:
             kind, value, unit = part["time"].split(" ", 2)
             meaning = "period" if kind == "period" else "length scale in time"

@@ -88,7 +88,7 @@ def kept_rows(gp: SpaceTimeGP) -> SeenRows:
         time=translation.clock.restore(np.concatenate([batch.row_times for batch in batches])),
         space=translation.scaling.inverse(places[:, :num_space]),
         covariates=translation.covariates.inverse(places[:, num_space:]),
-        values=translation.target.inverse(np.concatenate([np.asarray(batch.values) for batch in batches])),
+        values=gp.fitted_.seen_values(),
         extras=extras,
     )
     return _with_places(gp, measured, None)
