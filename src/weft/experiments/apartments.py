@@ -224,7 +224,7 @@ def page(results: Results) -> str:
         "in the hundreds and thousands. The correct density adds the noise variance. Both are given; the paper's own numbers are of "
         "another, larger set and only their order compares.",
         *[
-            f"Posterior of f on {shown['date']}, {shown['kernel']}:\n\n![map]({shown['figure']})"
+            f"Posterior of f on {shown['date']}, {shown['kernel']} (orange dots are pseudo-points):\n\n![map]({shown['figure']})"
             for shown in results["maps"]
         ],
         "## What could not be reproduced",
