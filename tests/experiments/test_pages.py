@@ -9,7 +9,7 @@ import pytest
 
 from weft.experiments import EXPERIMENTS
 from weft.experiments.registry import experiment
-from weft.experiments.results import command, number, table
+from weft.experiments.results import Steps, command, number, table
 from weft.experiments.settings import Settings
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "experiments"
@@ -38,6 +38,26 @@ def test_command_says_what_was_chosen():
         pathlib.Path("x"), quick=True, variant="text", pseudo_points=(5, 10), data=pathlib.Path("secret")
     )
     assert command("ghcn", settings) == "weft reproduce ghcn --quick --variant text --pseudo-points 5 10"
+
+
+def test_a_run_goes_on_where_it_was_cut_off(tmp_path):
+    settings, calls = Settings(tmp_path, seed=3), []
+
+    def work(number):
+        calls.append(number)
+        return {"number": number}
+
+    first = Steps("ghcn", settings)
+    assert first.spent == {"seconds": 0.0, "processor_seconds": 0.0}
+    assert first.once("a", lambda: work(1)) == {"number": 1}
+    second = Steps("ghcn", settings)
+    assert second.once("a", lambda: work(2)) == {"number": 1}
+    assert second.once("b", lambda: work(3)) == {"number": 3}
+    assert second.spent["processor_seconds"] > 0
+    # Another command does not take them for its own.
+    other = Steps("ghcn", Settings(tmp_path, seed=4))
+    assert other.once("a", lambda: work(5)) == {"number": 5}
+    assert calls == [1, 3, 5]
 
 
 def test_table_shows_numbers_for_a_reader():

@@ -59,16 +59,19 @@ def test_ghcn(tmp_path):
     (described,) = results["sets"]
     assert (described["num_stations"], described["num_days"]) == (9, 90)
     assert described["map"] is None
+    methods = ("pseudo-points", "subset of stations", "pseudo-points, in the subset's time")
     assert [(row["kernel"], row["method"]) for row in results["rows"]] == [
-        ("separable", "pseudo-points"),
-        ("separable", "subset of stations"),
-        ("sum-separable", "pseudo-points"),
-        ("sum-separable", "subset of stations"),
+        (kernel, method) for kernel in ("separable", "sum-separable") for method in methods
     ]
     for row in results["rows"]:
-        assert row["log_evidence"] > row["start_log_evidence"]
-        assert row["iterations"] == 3
         assert not row["converged"]
+        if row["method"] == methods[2]:
+            assert row["log_evidence"] >= row["start_log_evidence"]
+            assert row["iterations"] <= 3
+        else:
+            assert row["log_evidence"] > row["start_log_evidence"]
+            assert row["iterations"] == 3
+    assert not (tmp_path / "out" / "steps.json").exists()
 
 
 def test_apartments(tmp_path):

@@ -112,3 +112,6 @@ def test_a_fit_ends_in_time():
     assert result["iterations"] == 0
     assert not result["converged"]
     assert "stopped after 0 seconds" in result["message"]
+    result, _ = learning.learn(model, data, learning.Limits(50, None, max_processor_seconds=0.0))
+    assert result["iterations"] == 0
+    assert "stopped within 0.0 processor seconds" in result["message"]

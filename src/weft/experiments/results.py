@@ -16,7 +16,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -26,14 +26,14 @@ import numpy as np
 from weft import __version__
 from weft.experiments.settings import Settings
 
-__all__ = ["Results", "carry_out", "check", "checks_table", "number", "provenance", "say", "table"]
+__all__ = ["Results", "Steps", "carry_out", "check", "checks_table", "number", "provenance", "say", "table"]
 
 # Plain JSON: dictionaries, lists, text, numbers, None.
 Results = dict[str, Any]
 
 logger = logging.getLogger("weft")
 
-NUMBERS_FILE, PAGE_FILE = "expected.json", "README.md"
+NUMBERS_FILE, PAGE_FILE, STEPS_FILE = "expected.json", "README.md", "steps.json"
 PACKAGES = ("numpy", "scipy", "jax", "numba", "equinox")
 
 
@@ -41,6 +41,8 @@ def carry_out(name: str, experiment: ModuleType, settings: Settings) -> pathlib.
     """Measure, then write numbers and page; double precision holds within it."""
     settings.output.mkdir(parents=True, exist_ok=True)
     begun, stopwatch = datetime.datetime.now(datetime.UTC), time.perf_counter()
+    steps = Steps(name, settings)
+    before = steps.spent
     load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
     with jax.enable_x64(True):
         results = experiment.measure(settings)
@@ -53,8 +55,8 @@ def carry_out(name: str, experiment: ModuleType, settings: Settings) -> pathlib.
         **results,
         "measured": {
             "date": begun.date().isoformat(),
-            "seconds": time.perf_counter() - stopwatch,
-            "processor_seconds": time.process_time(),
+            "seconds": before["seconds"] + time.perf_counter() - stopwatch,
+            "processor_seconds": before["processor_seconds"] + time.process_time(),
             # Kilobytes on Linux, bytes on macOS.
             "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             * (1 if sys.platform == "darwin" else 1024),
@@ -68,7 +70,39 @@ def carry_out(name: str, experiment: ModuleType, settings: Settings) -> pathlib.
     page = settings.output / PAGE_FILE
     # From the file, so that the page can be made again from it to the letter.
     page.write_text(experiment.page(json.loads(numbers.read_text())))
+    steps.path.unlink(missing_ok=True)
     return page
+
+
+class Steps:
+    """What a run has finished, kept in its output folder, so that the same command goes on where it was cut off."""
+
+    def __init__(self, name: str, settings: Settings) -> None:
+        self.path = settings.output / STEPS_FILE
+        self.begun = time.perf_counter()
+        self.kept: dict[str, Any] = {
+            "command": command(name, settings),
+            "spent": {"seconds": 0.0, "processor_seconds": 0.0},
+            "done": {},
+        }
+        if self.path.exists():
+            found = json.loads(self.path.read_text())
+            if found["command"] == self.kept["command"]:
+                self.kept = found
+        # Of the runs before this one.
+        self.spent = dict(self.kept["spent"])
+
+    def once(self, step: str, work: Callable[[], Results]) -> Results:
+        """What `work` gives, or gave in a run that was cut off."""
+        if step not in self.kept["done"]:
+            found = work()
+            self.kept["done"][step] = found
+            self.kept["spent"] = {
+                "seconds": self.spent["seconds"] + time.perf_counter() - self.begun,
+                "processor_seconds": self.spent["processor_seconds"] + time.process_time(),
+            }
+            self.path.write_text(json.dumps(self.kept, default=plain))
+        return self.kept["done"][step]
 
 
 def command(name: str, settings: Settings) -> str:
