@@ -37,6 +37,7 @@ def test_crps_equals_its_integral(value, mean, sd):
     expected = mpmath.quad(below, mpmath.linspace(low, value, 9)) + mpmath.quad(above, mpmath.linspace(value, high, 9))
     got = crps_gaussian(np.array([value]), np.array([mean]), np.array([sd]))
     np.testing.assert_allclose(got, [float(expected)], rtol=1e-9)
+    np.testing.assert_allclose(got, scoringrules.crps_normal(value, mean, sd), rtol=1e-9)
 
 
 @pytest.mark.parametrize(("value", "mean", "sd"), CASES)

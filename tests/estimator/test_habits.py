@@ -28,6 +28,15 @@ def test_clone_and_parameters(fitted):
     assert repr(copy).startswith("SpaceTimeGP(time='time', space=('lon', 'lat', 'elevation'), target='value', units=")
 
 
+def test_a_loaded_estimator_shows_what_was_chosen_and_no_more(fitted, tmp_path):
+    """Arguments read from a file equal their defaults without being the same objects."""
+    fitted.save(tmp_path / "model.weft")
+    assert repr(weft.load(tmp_path / "model.weft")) == repr(fitted)
+    assert "likelihood" not in repr(fitted)
+    other = weft.SpaceTimeGP(time="t", space=("x",), target="y", max_iterations=True, power=0.5)
+    assert repr(other) == "SpaceTimeGP(time='t', space=('x',), target='y', power=0.5, max_iterations=True)"
+
+
 def test_update_equals_conditioning_on_everything(fitted, table):
     start = fitted.fitted_
     early, late = table.iloc[: 20 * STATIONS], table.iloc[20 * STATIONS :]
