@@ -24,7 +24,6 @@ from paper_algorithm import log_normaliser as paper_log_normaliser
 from results import write_results
 from rich.console import Console
 from rich.table import Table
-from scipy.linalg.blas import dgemm
 
 import weft
 from weft.data.layout import Layout
@@ -79,17 +78,17 @@ def best_of(function, repeats):
 
 
 def dgemm_rate(num_threads, repeats=12):
-    """Flops a second of dgemm on so many threads at once, each on matrices of its own."""
+    """Flops a second of dgemm on so many threads at once, each on matrices of its own.
+
+    By way of NumPy, which lets the other threads run meanwhile; SciPy's own wrapper does not.
+    """
     size = 384
     rng = np.random.default_rng(0)
-    pairs = [
-        (np.asfortranarray(rng.normal(size=(size, size))), np.zeros((size, size), order="F"))
-        for _ in range(num_threads)
-    ]
+    pairs = [(rng.normal(size=(size, size)), np.zeros((size, size))) for _ in range(num_threads)]
 
     def work(pair):
         for _ in range(20):
-            dgemm(1.0, pair[0], pair[0], 0.0, pair[1], overwrite_c=True)
+            np.matmul(pair[0], pair[0], out=pair[1])
 
     with single_blas_thread(), concurrent.futures.ThreadPoolExecutor(num_threads) as pool:
         seconds = best_of(lambda: list(pool.map(work, pairs)) and None, repeats)
@@ -114,28 +113,40 @@ def value_and_gradient(function, arguments):
 
 
 def time_one(bottleneck, latent, components, quick):
-    """All figures of one shape, in seconds a step."""
+    """All figures of one shape, in seconds a step.
+
+    `cpu` gets a thousand steps or more, so that its two ends are long beside their meeting; `scan`, whose steps all cost the same, fewer.
+    """
     size = bottleneck * latent
-    num_times = int(np.clip(3e8 / (size**2 * bottleneck + 3e4), 60, 4000))
-    arguments = problem(bottleneck, latent, components, num_times)
+    num_times = 4000 if bottleneck < 20 else 2000 if bottleneck < 50 else 1000
+    scan_times = int(np.clip(3e9 / (size**2 * bottleneck + 3e4), 150, num_times))
+    if quick:
+        num_times, scan_times = num_times // 2, min(scan_times, 300)
+    arguments, fewer = (problem(bottleneck, latent, components, count) for count in (num_times, scan_times))
     repeats = 2 if quick else 4
-    record = {"bottleneck": bottleneck, "latent": latent, "components": components, "num_times": num_times}
-    engines = {
-        "cpu 1": functools.partial(cpu.log_normaliser, threads=1),
-        "cpu 2": functools.partial(cpu.log_normaliser, threads=2),
-        "scan": scan.log_normaliser,
+    record = {
+        "bottleneck": bottleneck,
+        "latent": latent,
+        "components": components,
+        "num_times": num_times,
+        "scan num_times": scan_times,
     }
-    for name, engine in engines.items():
+    engines = {
+        "cpu 1": (functools.partial(cpu.log_normaliser, threads=1), arguments),
+        "cpu 2": (functools.partial(cpu.log_normaliser, threads=2), arguments),
+        "scan": (scan.log_normaliser, fewer),
+    }
+    for name, (engine, given) in engines.items():
         for what, function in (
-            ("value", lambda engine=engine: engine(*arguments)),
-            ("gradient", value_and_gradient(engine, arguments)),
+            ("value", lambda engine=engine, given=given: engine(*given)),
+            ("gradient", value_and_gradient(engine, given)),
         ):
             jax.block_until_ready(function())
-            record[f"{name} {what}"] = best_of(function, repeats) / num_times
+            record[f"{name} {what}"] = best_of(function, repeats) / given[0].num_times
     few = problem(bottleneck, latent, components, min(num_times, max(5, int(2e9 / size**3))))
     paper_log_normaliser(*few)
     record["paper value"] = best_of(lambda: paper_log_normaliser(*few), 2) / few[0].num_times
-    rate = dgemm_rate(2, 4)
+    rate = dgemm_rate(2)
     value_flops, gradient_flops = flops(bottleneck, latent)
     record["dgemm rate"] = rate
     record["share value"] = value_flops / record["cpu 2 value"] / rate

@@ -59,7 +59,8 @@ def test_short_segments_are_filtered_again_to_the_same_gradient(monkeypatch):
     """With no memory to keep anything, checkpoints and recomputed segments give the very same numbers."""
     dense = chains.ragged(4)
     whole = gradient(dense, 1)
-    monkeypatch.setattr(series, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(sweeps, "WHOLE_BUDGET", 0)
+    monkeypatch.setattr(sweeps, "SEGMENT_BUDGET", 0)
     for one, other in zip(jax.tree.leaves(gradient(dense, 1)), jax.tree.leaves(whole), strict=True):
         assert one.dtype == other.dtype
         if one.dtype != jax.dtypes.float0:
@@ -169,7 +170,8 @@ def test_means_of_many_draws_equal_one_by_one(monkeypatch):
     found = cpu.means(chain, of_places, rows, values, queries)
     # As above: a precision of 1e6 costs six digits of the covariance.
     assert_allclose(found, np.transpose(expected), rtol=1e-8, atol=1e-8)
-    monkeypatch.setattr(draw_sweeps, "MEMORY_BUDGET", 0)
+    monkeypatch.setattr(sweeps, "WHOLE_BUDGET", 0)
+    monkeypatch.setattr(sweeps, "SEGMENT_BUDGET", 0)
     monkeypatch.setattr(draw_sweeps, "MOST_DRAWS_AT_ONCE", 2)
     monkeypatch.setattr(sweeps, "SECONDS_PER_SLICE", 1e-9)
     assert_allclose(cpu.means(chain, of_places, rows, values, queries), found, rtol=1e-12, atol=1e-12)

@@ -18,7 +18,7 @@ from weft.data.layout import Layout
 from weft.data.observations import Observations
 from weft.engines.base import Chain, Engine, Rows
 from weft.engines.choose import choose_engine, engine_name
-from weft.engines.cpu.sweeps import MEMORY_BUDGET
+from weft.engines.cpu.sweeps import SEGMENT_BUDGET, WHOLE_BUDGET
 from weft.inference.evidence import log_evidence
 from weft.kernels import Separable
 from weft.likelihoods import Gaussian
@@ -150,9 +150,9 @@ def memory_needed(shape: Shape, engine: str, *, gradient: bool = True) -> int:
 
 def kept_bytes(num_times: int, step: int, checkpoint: int) -> int:
     """What `cpu` keeps for the way back: every step, or its budget, or the least that is possible."""
-    if num_times * step <= MEMORY_BUDGET:
+    if num_times * step <= WHOLE_BUDGET:
         return num_times * step
-    return int(max(MEMORY_BUDGET, 2 * np.sqrt(float(num_times) * step * checkpoint)))
+    return int(max(SEGMENT_BUDGET, 2 * np.sqrt(float(num_times) * step * checkpoint)))
 
 
 def available_memory() -> int:
@@ -237,7 +237,7 @@ def is_filtered_twice(shape: Shape) -> bool:
     """Whether `cpu` cannot keep every step, and filters most of the series again on the way back."""
     size, rank = shape.num_state, min(shape.most_rows, shape.num_bottleneck)
     step = BYTES * (size**2 + rank * size + rank * shape.num_bottleneck + rank**2)
-    return shape.num_times * step > MEMORY_BUDGET
+    return shape.num_times * step > WHOLE_BUDGET
 
 
 def stretch(chain: Chain, rows: Rows, length: int) -> tuple[Chain, Rows]:

@@ -29,11 +29,12 @@ from weft.engines.cpu.blocks import (
     move_mean,
     read_columns,
     read_rows,
+    subtract_read_in_rows,
     subtract_symmetric_read_in,
 )
 from weft.engines.cpu.filter import project
 from weft.engines.cpu.rows import dot, gather
-from weft.engines.cpu.triangular import invert_diagonal_blocks, solve
+from weft.engines.cpu.triangular import invert_diagonal_blocks, multiply_symmetric, solve
 
 
 class Gradient(NamedTuple):
@@ -142,14 +143,6 @@ def accumulate_rows(
 
 @njit(**OPTIONS)
 @no_type_check
-def subtract_read_in_rows(structure, readout, size, num_bottleneck, count, source, target):
-    """target[count, state] -= source[count, bottleneck] H."""
-    for i in range(count):
-        add_read_in(structure, readout, -1.0, source[i * num_bottleneck :], target[i * size :])
-
-
-@njit(**OPTIONS)
-@no_type_check
 def release(
     routines,
     structure,
@@ -189,7 +182,7 @@ def release(
         covered,
         num_bottleneck,
     )
-    invert_diagonal_blocks(rank, factor, work.inverse)
+    invert_diagonal_blocks(routines, rank, factor, work.inverse, work.panel)
     solve(routines, rank, num_bottleneck, factor, work.inverse, covered, work.panel)
     accumulate_rows(
         routines,
@@ -207,7 +200,8 @@ def release(
         work,
         gradient,
     )
-    multiply(routines, rank, rank, size, 0.5, carried, size, False, gain, size, True, 0.0, inner, rank)
+    multiply_symmetric(routines, rank, size, 0.5, carried, gain, False, inner)
+    mirror(rank, inner)
     for i in range(rank):
         inner[i * rank + i] += 0.5
     multiply(
@@ -249,7 +243,7 @@ def release(
         for j in range(num_bottleneck):
             work.vector[j] += t * root[i * num_bottleneck + j]
     add_read_in(structure, readout, 1.0, work.vector, pulled)
-    subtract_symmetric_read_in(structure, readout, size, num_bottleneck, work.half, adjoint)
+    subtract_symmetric_read_in(structure, readout, size, work.half, adjoint)
 
 
 @njit(**OPTIONS)
@@ -319,7 +313,6 @@ def run_backward(
             move_adjoint(
                 structure,
                 size,
-                sweep.transition[step],
                 sweep.turned[step],
                 covariance,
                 adjoint,

@@ -12,7 +12,6 @@ from weft.engines.cpu.filter import Asked
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.problem import Problem, forward_sweep
 from weft.engines.cpu.sweeps import (
-    MEMORY_BUDGET,
     breakdown,
     flops_per_step,
     make_work,
@@ -47,7 +46,7 @@ def _means_of(
     scratch = np.zeros((size + 2 * bottleneck + len(work.residual)) * draws)
     rank = max(1, int(min(problem.layout.counts.max(initial=0), bottleneck)))
     step = 8 * (bottleneck * (size + draws) + rank * (size + bottleneck + draws))
-    length = segment_length(count, step, 8 * size * (size + draws), MEMORY_BUDGET)
+    length = segment_length(count, step, 8 * size * (size + draws))
     steps = min(length, count)
     kept = KeptDraws(
         half=np.empty(steps * bottleneck * size),

@@ -170,9 +170,7 @@ def run_draws_forward(
             read_rows(structure, sweep.readout, draws, mean, kept.centre[slot * num_bottleneck * draws :])
         step = sweep.step[i]
         if step >= 0:
-            move_covariance(
-                structure, size, sweep.transition[step], sweep.process_noise[step], covariance, covariance, work.mixed
-            )
+            move_covariance(structure, size, sweep.transition[step], sweep.process_noise[step], covariance, work.mixed)
             move_means(structure, sweep.transition[step], draws, mean, moved)
             copy(size * draws, moved, mean)
     return -1

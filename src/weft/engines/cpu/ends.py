@@ -13,8 +13,8 @@ and its gradients in m1, P1 and m2, P2 are lam = dL/dm and (lam lam' - Lam) / 2,
 from typing import NamedTuple
 
 import numpy as np
-import scipy.linalg
 from jaxtyping import Float
+from scipy.linalg.lapack import dgetrf, dgetrs, dtrtrs
 
 # Each side knows its covariance to about this many roundings of the prior's; a direction that both sides know to a share s of its
 # prior variance then has s to a relative error of ROUNDINGS * eps / s, and the meeting is refused beyond TOLERANCE: such a series
@@ -60,12 +60,12 @@ def meet(left: Side, right: Side, initial: list[np.ndarray], pseudo: list[int]) 
     size = len(m1)
     unseen1, unseen2 = np.eye(size) - p1, np.eye(size) - p2
     total = p1 + p2 - p1 @ p2
-    try:
-        factored = scipy.linalg.lu_factor(total)
-    except scipy.linalg.LinAlgError:
+    # LAPACK itself: what SciPy puts around it takes longer than small matrices do.
+    factored, pivots, _ = dgetrf(total)
+    diagonal = np.diagonal(factored)
+    if not np.all(np.isfinite(diagonal) & (diagonal != 0)):
         return None
-    diagonal = np.diagonal(factored[0])
-    inverse = scipy.linalg.lu_solve(factored, np.eye(size))
+    inverse, _ = dgetrs(factored, pivots, np.eye(size))
     # The 1-norm bounds nothing smaller than 1 / (smallest singular value) / sqrt(size).
     error = ROUNDINGS * np.finfo(np.float64).eps * np.linalg.norm(inverse, 1)
     if not (np.all(np.isfinite(inverse)) and error < TOLERANCE):
@@ -83,8 +83,8 @@ def meet(left: Side, right: Side, initial: list[np.ndarray], pseudo: list[int]) 
         latent = len(factor)
         block = surprise[first : first + latent * count, first : first + latent * count]
         traced = np.einsum("dmem->de", block.reshape(latent, count, latent, count)) / 2
-        half = scipy.linalg.solve_triangular(factor, traced, lower=True, trans=1)
-        gradients.append(_symmetric(scipy.linalg.solve_triangular(factor, half.T, lower=True, trans=1)))
+        half, _ = dtrtrs(factor, traced, lower=1, trans=1)
+        gradients.append(_symmetric(dtrtrs(factor, half.T, lower=1, trans=1)[0]))
         first += latent * count
     return Meeting(
         float(log_factor),
@@ -95,8 +95,8 @@ def meet(left: Side, right: Side, initial: list[np.ndarray], pseudo: list[int]) 
 
 
 def _symmetric(matrix: Float[np.ndarray, "size size"]) -> Float[np.ndarray, "size size"]:
-    lower = np.tril((matrix + matrix.T) / 2)
-    return lower + np.tril(lower, -1).T
+    """Exactly so: a sum does not depend on the order of its two terms."""
+    return (matrix + matrix.T) / 2
 
 
 def _solve_blocks(
@@ -107,9 +107,7 @@ def _solve_blocks(
     for factor, count in zip(factors, pseudo, strict=True):
         last = first + len(factor) * count
         block = columns[first:last].reshape(len(factor), -1)
-        solved[first:last] = scipy.linalg.solve_triangular(factor, block, lower=True, trans=int(transposed)).reshape(
-            last - first, -1
-        )
+        solved[first:last] = dtrtrs(factor, block, lower=1, trans=int(transposed))[0].reshape(last - first, -1)
         first = last
     return solved
 

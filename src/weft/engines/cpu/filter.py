@@ -16,7 +16,7 @@ from numba import njit
 from weft.engines.cpu.blas import OPTIONS, add_gram, borrow, factor, multiply
 from weft.engines.cpu.blocks import copy, mirror, move_covariance, move_mean, read_columns, read_rows
 from weft.engines.cpu.rows import compress_by_gram, compress_by_rotation, dot, substitute, whiten
-from weft.engines.cpu.triangular import invert_diagonal_blocks, solve_transposed
+from weft.engines.cpu.triangular import invert_diagonal_blocks, multiply_symmetric, solve_transposed
 
 # How much the rounding of a Gram matrix may move the log factor, per row, before the rows are rotated instead.
 GRAM_TOLERANCE = 1e-11
@@ -111,28 +111,13 @@ def condition(routines, structure, readout, size, num_bottleneck, rank, gain, in
         size,
     )
     read_columns(structure, readout, size, num_bottleneck, rank, gain, spread)
-    multiply(
-        routines,
-        rank,
-        rank,
-        num_bottleneck,
-        1.0,
-        spread,
-        num_bottleneck,
-        False,
-        observe,
-        num_bottleneck,
-        True,
-        0.0,
-        inner,
-        rank,
-    )
+    multiply_symmetric(routines, rank, num_bottleneck, 1.0, spread, observe, True, inner)
     for i in range(rank):
         inner[i * rank + i] += 1.0
     if not factor(routines, rank, inner, rank, work.info):
         return False, 0.0
     substitute(rank, inner, work.innovation)
-    invert_diagonal_blocks(rank, inner, work.inverse)
+    invert_diagonal_blocks(routines, rank, inner, work.inverse, work.panel)
     solve_transposed(routines, rank, size, inner, work.inverse, gain, work.panel)
     loss = 0.0
     for i in range(rank):
@@ -314,17 +299,15 @@ def run_forward(
                 work.prior,
                 work,
             )
-        following = covariance
-        if keep and i + 1 < last:
-            following = kept.covariance[(slot + 1) * square : (slot + 2) * square]
+        if keep:
+            following = covariance
+            if i + 1 < last:
+                following = kept.covariance[(slot + 1) * square : (slot + 2) * square]
+            copy(square, current, following)
+            current = following
         step = sweep.step[i]
         if step >= 0:
-            move_covariance(
-                structure, size, sweep.transition[step], sweep.process_noise[step], current, following, work.mixed
-            )
+            move_covariance(structure, size, sweep.transition[step], sweep.process_noise[step], current, work.mixed)
             move_mean(structure, sweep.transition[step], mean, work.state)
             copy(size, work.state, mean)
-        elif keep:
-            copy(square, current, following)
-        current = following
     return total, -1

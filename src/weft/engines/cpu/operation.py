@@ -39,7 +39,7 @@ def log_normaliser(
 ) -> Float[Array, ""]:
     """See `Engine`. Raises FilterFailure (inside `jit`, JAX's runtime error with its message) where the filter breaks down.
 
-    Memory beyond the inputs is bounded by `sweeps.MEMORY_BUDGET` or O(sqrt(T) state^2), whichever is more. With two threads (the
+    Memory beyond the inputs is bounded by `sweeps.WHOLE_BUDGET` or O(sqrt(T) state^2), whichever is more. With two threads (the
     default where there are two processors) a stationary chain is run from both ends: see `series` for what that means for gradients
     in the chain's matrices one by one.
     """

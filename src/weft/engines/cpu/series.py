@@ -20,7 +20,7 @@ from weft.engines.cpu.ends import Meeting, Side, meet, well_conditioned
 from weft.engines.cpu.filter import Asked
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.problem import Component, Problem, forward_sweep, make_asked, reverse_sweep
-from weft.engines.cpu.sweeps import FLOPS_PER_SECOND, MEMORY_BUDGET, Filter, flops_per_step
+from weft.engines.cpu.sweeps import FLOPS_PER_SECOND, Filter, flops_per_step
 from weft.engines.cpu.threads import run_both, single_blas_thread
 
 # Starting a thread costs a fraction of this; a shorter series stays on one.
@@ -103,24 +103,21 @@ def run_ends(ends: list[End], work: Callable[[End], None], brake: Brake) -> None
         run_both(lambda: work(ends[0]), lambda: work(ends[1]), brake)
 
 
-def blas_held(problem: Problem, threads: int) -> contextlib.AbstractContextManager:
+def blas_held(problem: Problem, threads: int, split: int | None) -> contextlib.AbstractContextManager:
     """BLAS threads of its own only where one end has large matrices and threads to spare.
 
     Held over a whole call, the meeting included: OpenBLAS's threads go on spinning for a while after their work, and would take a
     processor from one of the ends.
     """
-    alone = (
-        split_point(problem, threads) is None and threads > 1 and problem.num_bottleneck >= BOTTLENECK_FOR_BLAS_THREADS
-    )
+    alone = split is None and threads > 1 and problem.num_bottleneck >= BOTTLENECK_FOR_BLAS_THREADS
     return contextlib.nullcontext() if alone else single_blas_thread()
 
 
 def filter_ends(
-    problem: Problem, threads: int, work: Callable[[End], None], queries: Layout | None, asked: Asked
+    problem: Problem, split: int | None, work: Callable[[End], None], queries: Layout | None, asked: Asked
 ) -> tuple[list[End], Meeting | None, float, Brake]:
-    """Run `work` forward from both ends if possible, else from the start: the ends, where they met, the log normaliser."""
+    """Run `work` forward from both ends if they can meet at `split`, else from the start: the ends, their meeting, the log normaliser."""
     brake = Brake()
-    split = split_point(problem, threads)
     if split is not None:
         ends = [make_end(problem, split, turned, queries, asked, brake) for turned in (False, True)]
         run_ends(ends, work, brake)
@@ -141,8 +138,9 @@ def filter_ends(
 
 def log_normaliser(problem: Problem, threads: int) -> float:
     """The value alone."""
-    with blas_held(problem, threads):
-        return filter_ends(problem, threads, lambda end: end.filter.run(), None, make_asked(problem, None))[2]
+    split = split_point(problem, threads)
+    with blas_held(problem, threads, split):
+        return filter_ends(problem, split, lambda end: end.filter.run(), None, make_asked(problem, None))[2]
 
 
 def there_and_back(
@@ -151,14 +149,14 @@ def there_and_back(
     """Forward and backward sweeps; queries, if any, are answered on the way back."""
 
     def forward(end: End) -> None:
-        share = end.filter.num_steps / problem.num_times
-        end.filter.run_keeping(int(share * MEMORY_BUDGET))
+        end.filter.run_keeping(end.filter.num_steps / problem.num_times)
 
     def backward(end: End) -> None:
         end.filter.run_back(end.adjoint.vector, end.adjoint.matrix.reshape(-1), end.gradient, queries is not None)
 
-    with blas_held(problem, threads):
-        ends, meeting, total, brake = filter_ends(problem, threads, forward, queries, asked)
+    split = split_point(problem, threads)
+    with blas_held(problem, threads, split):
+        ends, meeting, total, brake = filter_ends(problem, split, forward, queries, asked)
         if meeting is not None:
             for end, side in zip(ends, (meeting.left, meeting.right), strict=True):
                 end.adjoint.vector[:] = side.vector

@@ -12,10 +12,14 @@ from weft.engines.cpu.compiled import kernels
 from weft.engines.cpu.filter import Asked, Kept, Sweep, Work
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.problem import FilterFailure, Problem
+from weft.engines.cpu.shelf import Shelf
 from weft.engines.cpu.triangular import BLOCK
 
-# Memory for kept steps of a whole series; a longer series is filtered twice instead (its segments again on the way back).
-MEMORY_BUDGET = 256 * 2**20
+# A series whose steps fit in this is kept whole for the way back; a longer one is filtered twice, its segments again on the way back.
+WHOLE_BUDGET = 640 * 2**20
+# Then this is for the steps of one segment and the checkpoints: more of it would save little.
+SEGMENT_BUDGET = 128 * 2**20
+SHELF = Shelf()
 # Between two slices Python looks for Ctrl-C.
 SECONDS_PER_SLICE = 0.1
 # A low guess of the speed of the kernels, for the length of a slice and for whether a second thread pays.
@@ -61,27 +65,27 @@ def make_work(structure: Structure) -> Work:
     return Work(**{name: np.zeros(length) for name, length in shapes.items()}, info=np.zeros(1, dtype=np.int32))
 
 
-def make_kept(count: int, size: int, num_bottleneck: int, most_rank: int) -> Kept:
-    return Kept(
-        covariance=np.empty(count * size * size),
-        mean=np.empty(count * size),
-        gain=np.empty(count * most_rank * size),
-        root=np.empty(count * most_rank * num_bottleneck),
-        factor=np.empty(count * most_rank * most_rank),
-        innovation=np.empty(count * most_rank),
-        rank=np.empty(count, dtype=np.int64),
-    )
+def kept_lengths(size: int, num_bottleneck: int, most_rank: int) -> tuple[int, ...]:
+    """Numbers kept of one step, in the order of the fields of `Kept` but the last."""
+    return (size * size, size, most_rank * size, most_rank * num_bottleneck, most_rank * most_rank, most_rank)
 
 
-def segment_length(count: int, step: int, checkpoint: int, budget: int) -> int:
-    """The longest segment whose kept steps, with one checkpoint a segment, fit the budget; about sqrt(count) if none does.
+def carve(buffer: np.ndarray, count: int, lengths: tuple[int, ...]) -> Kept:
+    """`count` steps laid out in one piece of memory."""
+    edges = [int(edge) for edge in np.cumsum([0, *(count * length for length in lengths)])]
+    parts = [buffer[first:last] for first, last in itertools.pairwise(edges)]
+    return Kept._make([*parts, np.empty(count, dtype=np.int64)])
 
-    `step` and `checkpoint` are the bytes of one of each.
+
+def segment_length(count: int, step: int, checkpoint: int, share: float = 1.0) -> int:
+    """The whole series if its kept steps fit the budget, else the longest segment that does; about sqrt(count) if none does.
+
+    `step` and `checkpoint` (one a segment) are the bytes of one of each; `share` is the part of the budgets to use.
     """
-    if count * step + checkpoint <= budget:
+    if count * step + checkpoint <= share * WHOLE_BUDGET:
         return count
     # length * step + (count / length + 1) * checkpoint = budget, the larger root.
-    room = budget - checkpoint
+    room = share * SEGMENT_BUDGET - checkpoint
     discriminant = room**2 - 4 * step * checkpoint * count
     smallest_memory = int(np.ceil(np.sqrt(count * checkpoint / step)))
     if room <= 0 or discriminant < 0:
@@ -125,7 +129,8 @@ class Filter:
         counts = sweep.row_stop - sweep.row_start + sweep.query_stop - sweep.query_start
         self._flops = np.concatenate([[0.0], np.cumsum(flops_per_step(counts, problem.size, problem.num_bottleneck))])
         self._most_rank = int(min(counts.max(initial=0), problem.num_bottleneck))
-        self._kept = make_kept(0, 1, 1, 1)
+        self._memory = np.empty(0)
+        self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1))
         self._checkpoints: list[tuple[int, np.ndarray, np.ndarray]] = []
 
     def _forward(self, first: int, last: int, keep: bool, base: int, answer: bool) -> float:
@@ -157,13 +162,14 @@ class Filter:
         """The value alone (and filtered answers, with `answer`)."""
         self.log_normaliser = self._forward(0, self.num_steps, False, 0, answer)
 
-    def run_keeping(self, budget: int) -> None:
-        """The value, keeping what the way back needs: a checkpoint a segment, and every step of the last segment."""
+    def run_keeping(self, share: float) -> None:
+        """The value, keeping what the way back needs in a share of the budgets: a checkpoint a segment, and every step of the last."""
         size, bottleneck, rank = self.problem.size, self.problem.num_bottleneck, self._most_rank
-        checkpoint = 8 * (size * size + size)
-        step = checkpoint + 8 * (rank * (size + bottleneck + rank + 1) + 1)
-        length = segment_length(self.num_steps, step, checkpoint, budget)
-        self._kept = make_kept(min(length, self.num_steps), size, bottleneck, rank)
+        lengths = kept_lengths(size, bottleneck, rank)
+        length = segment_length(self.num_steps, 8 * (sum(lengths) + 1), 8 * (size * size + size), share)
+        count = min(length, self.num_steps)
+        self._memory = SHELF.take(count * sum(lengths))
+        self._kept = carve(self._memory, count, lengths)
         for first, last in segments(self.num_steps, length):
             final = last == self.num_steps
             if not final:
@@ -199,7 +205,9 @@ class Filter:
                     self.asked,
                 )
             last = first
-        self._kept = make_kept(0, 1, 1, 1)
+        SHELF.give_back(self._memory)
+        self._memory = np.empty(0)
+        self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1))
 
 
 def breakdown(problem: Problem, time: int) -> FilterFailure:

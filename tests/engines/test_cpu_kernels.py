@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""The cpu engine's small pieces against NumPy: products in panels and whole, blocks of inverses, memory between calls."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from weft.engines.cpu.blas import ROUTINES, add_gram, multiply
+from weft.engines.cpu.blocks import Structure, mirror, move_adjoint, move_covariance, subtract_symmetric_read_in
+from weft.engines.cpu.shelf import Shelf
+from weft.engines.cpu.triangular import BLOCK, invert_diagonal_blocks, multiply_symmetric, solve, solve_transposed
+
+RNG = np.random.default_rng(7)
+
+
+@pytest.mark.parametrize("panels", [0, 1])
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 3, 2), (37, 150, 31), (130, 110, 170)])
+def test_products_are_the_same_in_panels_and_whole(panels, m, n, k):
+    routines = ROUTINES._replace(panels=panels)
+    for turn_a, turn_b in ((False, False), (True, False), (False, True)):
+        a = RNG.normal(size=(k, m) if turn_a else (m, k))
+        b = RNG.normal(size=(n, k) if turn_b else (k, n))
+        c = RNG.normal(size=(m, n))
+        expected = 1.5 * (a.T if turn_a else a) @ (b.T if turn_b else b) - 0.5 * c
+        found = c.reshape(-1).copy()
+        multiply(
+            routines, m, n, k, 1.5, a.reshape(-1), a.shape[1], turn_a, b.reshape(-1), b.shape[1], turn_b, -0.5, found, n
+        )
+        assert_allclose(found.reshape(m, n), expected, rtol=0, atol=1e-12 * k)
+
+
+@pytest.mark.parametrize("panels", [0, 1])
+@pytest.mark.parametrize("size", [1, 9, 70])
+def test_symmetric_products_fill_their_triangle(panels, size):
+    routines = ROUTINES._replace(panels=panels)
+    left = RNG.normal(size=(size, 40))
+    weights = RNG.uniform(0.5, 2.0, size=40)
+    expected = (left * weights) @ left.T
+    for upper, keep in ((True, np.triu), (False, np.tril)):
+        found = np.full(size * size, np.nan)
+        multiply_symmetric(routines, size, 40, 1.0, (left * weights).reshape(-1), left.reshape(-1), upper, found)
+        assert_allclose(keep(found.reshape(size, size)), keep(expected), rtol=1e-12, atol=1e-12)
+    gram = np.zeros(40 * 40)
+    add_gram(routines, 40, size, 2.0, left.reshape(-1), 40, 0.0, gram, 40)
+    mirror(40, gram)
+    assert_allclose(gram.reshape(40, 40), 2 * left.T @ left, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 8, 13, 32, 75])
+def test_solves_by_inverted_blocks(size):
+    upper = np.triu(RNG.normal(size=(size, size))) + size * np.eye(size)
+    target = RNG.normal(size=(size, 6))
+    inverse, scratch = np.full(size * BLOCK, np.nan), np.empty(BLOCK * max(size, BLOCK))
+    invert_diagonal_blocks(ROUTINES, size, upper.reshape(-1), inverse, scratch)
+    for function, matrix in ((solve, upper), (solve_transposed, upper.T)):
+        found = target.reshape(-1).copy()
+        function(ROUTINES, size, 6, upper.reshape(-1), inverse, found, scratch)
+        assert_allclose(matrix @ found.reshape(size, 6), target, rtol=1e-12, atol=1e-12)
+
+
+def test_components_of_every_size_move_as_their_matrices_say():
+    latent, pseudo = np.array([1, 2, 3, 4, 2]), np.array([3, 2, 9, 2, 11])
+
+    def starts(sizes):
+        return np.concatenate([[0], np.cumsum(sizes)[:-1]])
+
+    structure = Structure(latent, pseudo, starts(latent * pseudo), starts(pseudo), starts(latent**2), starts(latent))
+    size = int(latent @ pseudo)
+    matrices = [RNG.normal(size=(d, d)) for d in latent]
+    noises = [(lambda root: root @ root.T)(RNG.normal(size=(d, d))) for d in latent]
+    transition = np.zeros((size, size))
+    process_noise = np.zeros((size, size))
+    for first, d, m, a, q in zip(structure.state, latent, pseudo, matrices, noises, strict=True):
+        block = slice(first, first + d * m)
+        transition[block, block] = np.kron(a, np.eye(m))
+        process_noise[block, block] = np.kron(q, np.eye(m))
+    covariance, adjoint = ((lambda root: root @ root.T)(RNG.normal(size=(size, size))) for _ in range(2))
+    mixed = np.empty(int(latent.max()) * size)
+    flat_matrices = np.concatenate([a.reshape(-1) for a in matrices])
+
+    moved = covariance.reshape(-1).copy()
+    move_covariance(structure, size, flat_matrices, np.concatenate([q.reshape(-1) for q in noises]), moved, mixed)
+    moved = moved.reshape(size, size)
+    assert_allclose(moved, transition @ covariance @ transition.T + process_noise, rtol=1e-11, atol=1e-10)
+    assert np.array_equal(moved, moved.T)
+
+    pulled, gradient = adjoint.reshape(-1).copy(), np.zeros(len(flat_matrices))
+    turned = np.concatenate([a.T.reshape(-1) for a in matrices])
+    move_adjoint(structure, size, turned, covariance.reshape(-1), pulled, mixed, gradient)
+    pulled = pulled.reshape(size, size)
+    assert_allclose(pulled, transition.T @ adjoint @ transition, rtol=1e-11, atol=1e-10)
+    assert np.array_equal(pulled, pulled.T)
+    product = adjoint @ transition @ covariance
+    for first, d, m, matrix in zip(structure.state, latent, pseudo, structure.matrix, strict=True):
+        block = product[first : first + d * m, first : first + d * m].reshape(d, m, d, m)
+        expected = -np.einsum("dmem->de", block)
+        assert_allclose(gradient[matrix : matrix + d * d].reshape(d, d), expected, rtol=1e-10, atol=1e-8)
+
+    readout = np.concatenate([np.eye(1, d)[0] if d != 3 else np.array([1.0, 0.0, 0.5]) for d in latent])
+    reader = np.zeros((int(pseudo.sum()), size))
+    for p, (first, d, m) in enumerate(zip(structure.state, latent, pseudo, strict=True)):
+        rows = slice(structure.bottleneck[p], structure.bottleneck[p] + m)
+        reader[rows, first : first + d * m] = np.kron(readout[structure.vector[p] : structure.vector[p] + d], np.eye(m))
+    source = RNG.normal(size=reader.shape)
+    found = adjoint.reshape(-1).copy()
+    subtract_symmetric_read_in(structure, readout, size, source.reshape(-1), found)
+    found = found.reshape(size, size)
+    assert_allclose(found, adjoint - reader.T @ source - source.T @ reader, rtol=1e-12, atol=1e-12)
+    assert np.array_equal(found, found.T)
+
+
+def test_the_shelf_lends_what_was_given_back_and_forgets_what_is_too_much():
+    shelf = Shelf(most_bytes=800)
+    first = shelf.take(60)
+    shelf.give_back(first)
+    assert np.shares_memory(shelf.take(50), first)
+    assert not np.shares_memory(shelf.take(50), first), "an array is lent to one at a time"
+    shelf.give_back(np.empty(200))
+    assert len(shelf.take(150)) == 150, "too large to keep, so a new one"
+    one, other = np.empty(60), np.empty(70)
+    shelf.give_back(one)
+    shelf.give_back(other)
+    assert np.shares_memory(shelf.take(10), other), "the older of the two had to go"
