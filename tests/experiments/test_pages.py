@@ -48,12 +48,12 @@ def test_a_run_goes_on_where_it_was_cut_off(tmp_path):
         return {"number": number}
 
     first = Steps("ghcn", settings)
-    assert first.spent == {"seconds": 0.0, "processor_seconds": 0.0}
+    assert set(first.spent.values()) == {0}
     assert first.once("a", lambda: work(1)) == {"number": 1}
     second = Steps("ghcn", settings)
     assert second.once("a", lambda: work(2)) == {"number": 1}
     assert second.once("b", lambda: work(3)) == {"number": 3}
-    assert second.spent["processor_seconds"] > 0
+    assert min(second.spent.values()) > 0
     # Another command does not take them for its own.
     other = Steps("ghcn", Settings(tmp_path, seed=4))
     assert other.once("a", lambda: work(5)) == {"number": 5}

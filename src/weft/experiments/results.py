@@ -57,9 +57,7 @@ def carry_out(name: str, experiment: ModuleType, settings: Settings) -> pathlib.
             "date": begun.date().isoformat(),
             "seconds": before["seconds"] + time.perf_counter() - stopwatch,
             "processor_seconds": before["processor_seconds"] + time.process_time(),
-            # Kilobytes on Linux, bytes on macOS.
-            "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            * (1 if sys.platform == "darwin" else 1024),
+            "peak_memory_bytes": max(before["peak_memory_bytes"], peak_memory()),
             "machine": machine(),
             "load_before": load,
             "versions": versions(),
@@ -82,7 +80,7 @@ class Steps:
         self.begun = time.perf_counter()
         self.kept: dict[str, Any] = {
             "command": command(name, settings),
-            "spent": {"seconds": 0.0, "processor_seconds": 0.0},
+            "spent": {"seconds": 0.0, "processor_seconds": 0.0, "peak_memory_bytes": 0},
             "done": {},
         }
         if self.path.exists():
@@ -100,6 +98,7 @@ class Steps:
             self.kept["spent"] = {
                 "seconds": self.spent["seconds"] + time.perf_counter() - self.begun,
                 "processor_seconds": self.spent["processor_seconds"] + time.process_time(),
+                "peak_memory_bytes": max(self.spent["peak_memory_bytes"], peak_memory()),
             }
             self.path.write_text(json.dumps(self.kept, default=plain))
         return self.kept["done"][step]
@@ -132,6 +131,11 @@ def plain(value: Any) -> Any:
 def say(text: str) -> None:
     """One line about how far a run is; runs take minutes."""
     print(text, file=sys.stderr, flush=True)
+
+
+def peak_memory() -> int:
+    """Bytes this process held at the most; the system counts kilobytes on Linux, bytes on macOS."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def machine() -> dict[str, Any]:
