@@ -144,3 +144,24 @@ def assert_resumes(run: Run, arguments: list[str]) -> None:
     history = load("model.weft").result_.history
     assert [step.iteration for step in history] == list(range(len(history)))
     assert not CHECKPOINT.exists()
+
+
+def test_the_target_is_treated_as_it_suits_it_and_said_so(run: Run, small_table: pathlib.Path) -> None:
+    table = pd.read_csv(small_table)
+    days, stations = (table[name].factorize()[0] for name in ("date", "station"))
+    wiggle = pd.Series((days * 7 + stations * 3) % 5 - 2.0)
+    table["tmax"] = 10.0 ** (stations % 3) * 1.5**wiggle
+    table.to_csv("skewed.csv", index=False)
+    outcome = run("init", "skewed.csv", "-o", "skewed.toml")
+    assert "transform: under log the size of changes depends least on the level" in outcome.out
+    assert read_settings("skewed.toml").model.transform == "log"
+    # A table without a config is advised too; one with a config, or with an option, is left as it says.
+    options = ("--max-iterations", "1", "--learning-rows", "60", "-o", "model.weft")
+    bare = run("fit", "skewed.csv", *options)
+    assert "transform is log: under log" in bare.err
+    assert "parameters are learned from" in bare.err
+    assert load("model.weft").transform == "log"
+    told = run("fit", "skewed.csv", *options, "--transform", "identity")
+    assert "transform is" not in told.err
+    assert load("model.weft").transform == "identity"
+    assert read_settings("skewed.toml").model.learning_rows is None
