@@ -119,11 +119,11 @@ def time_one(bottleneck, latent, components, quick):
     """
     size = bottleneck * latent
     num_times = 4000 if bottleneck < 20 else 2000 if bottleneck < 50 else 1000
-    scan_times = int(np.clip(3e9 / (size**2 * bottleneck + 3e4), 150, num_times))
+    scan_times = int(np.clip(1e9 / (size**2 * bottleneck + 3e4), 50, num_times))
     if quick:
         num_times, scan_times = num_times // 2, min(scan_times, 300)
     arguments, fewer = (problem(bottleneck, latent, components, count) for count in (num_times, scan_times))
-    repeats = 2 if quick else 4
+    repeats = 2 if quick or bottleneck >= 100 else 4
     record = {
         "bottleneck": bottleneck,
         "latent": latent,
@@ -244,17 +244,20 @@ def main():
         print(json.dumps(peak_memory(json.loads(options.memory_of))))
         return
     grid = QUICK if options.quick else FULL
+    name = "engine_quick" if options.quick else "engine"
     records = []
     for components in grid["components"]:
         for latent in grid["latents"]:
             for bottleneck in grid["bottlenecks"]:
                 records.append(time_one(bottleneck, latent, components, options.quick))
+                # After every shape, so that a run cut short leaves what it found.
+                write_results(name, {"steps": records})
                 print(f"q = {bottleneck}, D = {latent}, {components} components: done", file=sys.stderr, flush=True)
     memory = {} if options.quick else {name: in_own_process(shape) for name, shape in MEMORY_SHAPES.items()}
     lengths = growth(options.quick)
     show(records, memory, lengths)
     results = {"steps": records, "memory": memory, "growth": lengths, "one-core dgemm rate": dgemm_rate(1)}
-    print(f"written to {write_results('engine_quick' if options.quick else 'engine', results).name}")
+    print(f"written to {write_results(name, results).name}")
 
 
 if __name__ == "__main__":

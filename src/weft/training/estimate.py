@@ -39,7 +39,7 @@ REPEATS = 3
 # engine, its copies and its gradients, and what the kernels keep for theirs. Counted in the code, and found by
 # measuring.
 ARRAYS_PER_ROW = 22
-ARRAYS_PER_WEIGHT = 12
+ARRAYS_PER_WEIGHT = 20
 # Code compiled for the shapes of a problem.
 COMPILED = 30_000_000
 

@@ -18,7 +18,7 @@ from weft.engines.cpu.triangular import BLOCK
 # A series whose steps fit in this is kept whole for the way back; a longer one is filtered twice, its segments again on the way back.
 WHOLE_BUDGET = 640 * 2**20
 # Then this is for the steps of one segment and the checkpoints: more of it would save little.
-SEGMENT_BUDGET = 128 * 2**20
+SEGMENT_BUDGET = 64 * 2**20
 SHELF = Shelf()
 # Between two slices Python looks for Ctrl-C.
 SECONDS_PER_SLICE = 0.1
