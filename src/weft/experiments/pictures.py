@@ -46,9 +46,9 @@ def draw_posteriors(variant: Variant, num_times: int, seed: int, folder: pathlib
         for axis, numbers, label in ((axes[0, 0], mean, "mean"), (axes[1, 0], deviation, "standard deviation")):
             image = axis.pcolormesh(times, places, numbers.reshape(shape).T, shading="nearest", rasterized=True)
             figure.colorbar(image, ax=axis, label=label)
-            axis.plot(problem.times, problem.places[:, 0], ".", color="white", markersize=0.8, alpha=0.6)
             axis.plot(np.full(NUM_PSEUDO, times[0]), pseudo[:, 0], "x", color="#d55e00", markersize=5, clip_on=False)
             axis.set_ylabel("place")
+        axes[0, 0].plot(problem.times, problem.places[:, 0], ".", color="white", markersize=0.8, alpha=0.6)
         axes[1, 0].set_xlabel("time")
         shown.append(
             {
