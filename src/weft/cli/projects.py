@@ -60,7 +60,7 @@ def check(
         ["memory there is", megabytes(cost.available_bytes)],
         ["time to fit, about", _duration(cost.fit_seconds)],
         ["pseudo-points in all", f"{cost.num_pseudo_points:,}"],
-        ["rows to learn parameters from", f"{cost.num_learning_rows:,}"],
+        ["rows to learn from", f"{cost.num_learning_rows:,}"],
     ]
     notes = [f"note: {note}" for note in survey.notes]
     text = "\n".join([*remarks, survey_text(survey, lines), *notes])
