@@ -145,6 +145,7 @@ def as_markdown(results: dict) -> str:
     )
     lines.append("")
     lines += [f"- {name}: {found['verdict']}" for name, found in results.items() if "verdict" in found]
+    lines += [f"- {name}: {found['note']}" for name, found in results.items() if "note" in found]
     for name, found in results.items():
         if "prediction" in found:
             took = found["prediction"]
