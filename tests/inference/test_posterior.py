@@ -46,6 +46,13 @@ def test_components_equal_dense_and_sum_to_the_mean():
     assert_allclose(sum(part.mean for part in parts), posterior.marginals(TIMES, PLACES).mean, rtol=1e-10)
 
 
+def test_fitted_values_equal_dense():
+    twin = sum_separable("matern72", "matern32")
+    rows = twin.data
+    mean, _ = dense.posterior(twin.dense, rows.row_times, rows.row_places)
+    assert_allclose(weft.condition(twin.model, rows).fitted_values(), mean, rtol=1e-7, atol=1e-9)
+
+
 def test_wiener_marginals_at_new_times_equal_dense():
     twin = sum_separable("wiener", "matern12")
     times = np.abs(TIMES)
