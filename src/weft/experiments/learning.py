@@ -2,6 +2,7 @@
 """What both experiments on real data share: learning as the paper did, its scores and the correct ones, and where the data are."""
 
 import dataclasses
+import itertools
 import pathlib
 import time
 from typing import Any
@@ -113,11 +114,12 @@ def learn(model: Model, data: Observations, limits: Limits) -> tuple[dict[str, A
         if limits.max_seconds is not None and time.perf_counter() - begun > limits.max_seconds:
             raise StopIteration(f"stopped after {limits.max_seconds:g} seconds, the most allowed, before it converged")
         ends.append(time.process_time())
-        # The first entry is the start's own evaluation, compiling included, and says nothing of an iteration's length.
-        latest = ends[-1] - ends[-2] if len(ends) > 2 else 0.0
+        # Time for two more of the longest iterations so far is kept back: one for the next, one for what ends a fit. The first
+        # entry is the start's own evaluation, compiling included, and says nothing of an iteration's length.
+        longest = max((later - sooner for sooner, later in itertools.pairwise(ends[1:])), default=0.0)
         if (
             limits.max_processor_seconds is not None
-            and ends[-1] + latest - processor_begun > limits.max_processor_seconds
+            and ends[-1] + 2 * longest - processor_begun > limits.max_processor_seconds
         ):
             raise StopIteration(
                 f"stopped within {limits.max_processor_seconds:.1f} processor seconds, before it converged"
