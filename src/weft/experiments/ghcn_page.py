@@ -87,9 +87,8 @@ def page(results: Results) -> str:
     if any(row["method"] == EQUAL for row in results["rows"]):
         parts.append(
             "Pseudo-points are also learned once more with no more processor time than the subset of the same size took, compiling "
-            "included, so that the two can be compared after equal training. Where the first evaluation alone takes longer than a tenth "
-            "more than the subset's whole fit, there is nothing to compare, and the subset is not counted below. A run continued "
-            "after a change of how early such a fit must stop keeps the fits it had that were within their time."
+            "included, so that the two can be compared after equal training. A subset without a rival as short as its own fit (to a "
+            "tenth) is not counted, and named below."
         )
     parts.append(checks_table(results["checks"]))
     for each in results["sets"]:
