@@ -141,7 +141,8 @@ def as_markdown(results: dict) -> str:
     lines.append(
         "Whole files by `weft init` and `weft run` with nothing chosen: processor time (of all cores together; the clock on "
         "the wall would count what else the machine was doing) and peak memory of the run, which fits, cross-validates both "
-        "ways and writes the report. Verdicts:"
+        "ways and writes the report. The defaults were chosen with parts of these same files in view, and a fold keeps the "
+        "parameters learned from all rows: on files never seen, expect a little less. Verdicts:"
     )
     lines.append("")
     lines += [f"- {name}: {found['verdict']}" for name, found in results.items() if "verdict" in found]
