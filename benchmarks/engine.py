@@ -11,8 +11,9 @@ compares with dgemm on two cores measured in the same run.
 import argparse
 import concurrent.futures
 import functools
+import itertools
 import json
-import resource
+import pathlib
 import subprocess
 import sys
 import time
@@ -21,7 +22,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from paper_algorithm import log_normaliser as paper_log_normaliser
-from results import write_results
+from results import circumstances, read_results, write_results
 from rich.console import Console
 from rich.table import Table
 
@@ -112,6 +113,14 @@ def value_and_gradient(function, arguments):
     return lambda: compiled(floats)
 
 
+def time_paper(bottleneck, latent, components):
+    """Seconds a step of the paper's algorithm, on one BLAS thread: on two, threads wait longer than small products take."""
+    arguments = problem(bottleneck, latent, components, int(np.clip(2e9 / (bottleneck * latent) ** 3, 5, 1000)))
+    with single_blas_thread():
+        paper_log_normaliser(*arguments)
+        return best_of(lambda: paper_log_normaliser(*arguments), 2) / arguments[0].num_times
+
+
 def time_one(bottleneck, latent, components, quick):
     """All figures of one shape, in seconds a step.
 
@@ -130,6 +139,7 @@ def time_one(bottleneck, latent, components, quick):
         "components": components,
         "num_times": num_times,
         "scan num_times": scan_times,
+        "commit": circumstances()["commit"],
     }
     engines = {
         "cpu 1": (functools.partial(cpu.log_normaliser, threads=1), arguments),
@@ -143,9 +153,7 @@ def time_one(bottleneck, latent, components, quick):
         ):
             jax.block_until_ready(function())
             record[f"{name} {what}"] = best_of(function, repeats) / given[0].num_times
-    few = problem(bottleneck, latent, components, min(num_times, max(5, int(2e9 / size**3))))
-    paper_log_normaliser(*few)
-    record["paper value"] = best_of(lambda: paper_log_normaliser(*few), 2) / few[0].num_times
+    record["paper value"] = time_paper(bottleneck, latent, components)
     rate = dgemm_rate(2)
     value_flops, gradient_flops = flops(bottleneck, latent)
     record["dgemm rate"] = rate
@@ -156,18 +164,30 @@ def time_one(bottleneck, latent, components, quick):
     return record
 
 
+def shape_of(record):
+    return record["components"], record["latent"], record["bottleneck"]
+
+
 def peak_memory(shape):
     """Megabytes that one value+gradient adds to its inputs, in a process of its own."""
     arguments = problem(*shape)
     small = problem(*shape[:3], 50, shape[4])
     jax.block_until_ready(value_and_gradient(cpu.log_normaliser, small)())
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # The peak so far is forgotten first; it may be that of the process this one was forked from.
+    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    before = memory_status("VmRSS")
     start = time.perf_counter()
     jax.block_until_ready(value_and_gradient(cpu.log_normaliser, arguments)())
     return {
-        "megabytes": (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024,
+        "megabytes": (memory_status("VmHWM") - before) / 1e3,
         "seconds": time.perf_counter() - start,
     }
+
+
+def memory_status(name):
+    """Kilobytes, as Linux tells them."""
+    lines = pathlib.Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 MEMORY_SHAPES = {
@@ -237,6 +257,12 @@ def show(records, memory, lengths):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="three shapes and short series, under a minute or two")
+    parser.add_argument(
+        "--bottlenecks", type=int, nargs="*", help="measure only these again; others keep their figures"
+    )
+    parser.add_argument(
+        "--paper", action="store_true", help="measure the paper's algorithm again, and keep the other figures"
+    )
     parser.add_argument("--memory-of", help=argparse.SUPPRESS)
     options = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -245,14 +271,22 @@ def main():
         return
     grid = QUICK if options.quick else FULL
     name = "engine_quick" if options.quick else "engine"
-    records = []
-    for components in grid["components"]:
-        for latent in grid["latents"]:
-            for bottleneck in grid["bottlenecks"]:
-                records.append(time_one(bottleneck, latent, components, options.quick))
-                # After every shape, so that a run cut short leaves what it found.
-                write_results(name, {"steps": records})
-                print(f"q = {bottleneck}, D = {latent}, {components} components: done", file=sys.stderr, flush=True)
+    earlier = read_results(name) if options.bottlenecks or options.paper else {}
+    if options.paper:
+        for record in earlier["steps"]:
+            record["paper value"] = time_paper(record["bottleneck"], record["latent"], record["components"])
+        write_results(name, earlier)
+        show(earlier["steps"], earlier["memory"], earlier["growth"])
+        return
+    found = {shape_of(record): record for record in earlier.get("steps", [])}
+    shapes = itertools.product(grid["components"], grid["latents"], options.bottlenecks or grid["bottlenecks"])
+    for components, latent, bottleneck in shapes:
+        record = time_one(bottleneck, latent, components, options.quick)
+        found[shape_of(record)] = record
+        records = [found[shape] for shape in sorted(found)]
+        # After every shape, so that a run cut short leaves what it found.
+        write_results(name, {**earlier, "steps": records})
+        print(f"q = {bottleneck}, D = {latent}, {components} components: done", file=sys.stderr, flush=True)
     memory = {} if options.quick else {name: in_own_process(shape) for name, shape in MEMORY_SHAPES.items()}
     lengths = growth(options.quick)
     show(records, memory, lengths)

@@ -135,10 +135,13 @@ def borrow(typing_context, arrays):
 def multiply(routines, m, n, k, alpha, a, lda, turn_a, b, ldb, turn_b, beta, c, ldc):
     """c[m, n] = alpha op(a)[m, k] op(b)[k, n] + beta c, where op transposes if told to turn."""
     height = m
-    if routines.panels and m * n * k > 0:
-        most = MOST_UNPACKED_TRANSPOSED // n if turn_b and not turn_a else MOST_UNPACKED // (n * k)
-        if LEAST_PANEL <= most < m:
-            height = most // 4 * 4
+    if routines.panels:
+        # Divisions only where they matter: small products are many.
+        if turn_b and not turn_a:
+            if m * n > MOST_UNPACKED_TRANSPOSED and n * LEAST_PANEL <= MOST_UNPACKED_TRANSPOSED:
+                height = MOST_UNPACKED_TRANSPOSED // n // 4 * 4
+        elif m * n * k > MOST_UNPACKED and n * k * LEAST_PANEL <= MOST_UNPACKED:
+            height = MOST_UNPACKED // (n * k) // 4 * 4
     for first in range(0, m, height):
         call_fortran(
             routines.dgemm,
