@@ -24,6 +24,7 @@ import jax
 import numpy as np
 
 from weft import __version__
+from weft.engines.cpu.threads import num_processors
 from weft.experiments.settings import Settings
 
 __all__ = ["Results", "Steps", "carry_out", "check", "checks_table", "number", "provenance", "say", "table"]
@@ -139,10 +140,9 @@ def peak_memory() -> int:
 
 
 def machine() -> dict[str, Any]:
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return {
         "processor": processor_name(),
-        "cores": available,
+        "cores": num_processors(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None,
         "system": f"{platform.system()} {platform.machine()}",
     }

@@ -35,9 +35,8 @@ FIRST_TRIAL = 32
 REPEATS = 3
 
 # Arrays of one number a row, and of one a place and pseudo-point, alive at once in an evaluation with its gradient:
-# inputs of the
-# engine, its copies and its gradients, and what the kernels keep for theirs. Counted in the code, and found by
-# measuring.
+# inputs of the engine, its copies and its gradients, and what the kernels keep for theirs. Counted in the code, and
+# found by measuring.
 ARRAYS_PER_ROW = 22
 ARRAYS_PER_WEIGHT = 20
 # Code compiled for the shapes of a problem.

@@ -22,6 +22,7 @@ from weft.arrays import AnyArray, require_float64
 from weft.data.atomic import check_output
 from weft.data.observations import Observations
 from weft.engines.choose import engine_name
+from weft.engines.cpu.threads import num_processors
 from weft.inference.evidence import log_evidence
 from weft.inference.variational import SearchMemory
 from weft.likelihoods import Gaussian
@@ -213,11 +214,6 @@ def _moved(origin: Float[np.ndarray, " free"], seed: int, number: int) -> Float[
     if number == 0:
         return origin
     return origin + np.random.default_rng([seed, number]).normal(size=origin.shape)
-
-
-def num_processors() -> int:
-    """How many processors this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class _Objective:

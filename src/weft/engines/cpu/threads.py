@@ -15,10 +15,15 @@ import threadpoolctl
 from weft.engines.cpu.interrupts import Brake, Stopped
 
 
+def num_processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def available_threads(threads: int | None) -> int:
     """`threads`, or by default two where this process may use two processors: a series has two ends."""
     if threads is None:
-        return min(2, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+        return min(2, num_processors())
     if threads < 1:
         raise ValueError(f"threads must be 1 or more; it is {threads}")
     return threads
