@@ -230,7 +230,7 @@ LONG_CALL = """
     count = 200_000
     numbers = np.ones(count, dtype=int)
     numbers[0] = 0
-    dense = chains.with_rows(rng, [chains.matern(1, 7.0, np.array([0.0, 1.0]), 30)], [10] * count, 20, step_number=numbers)
+    dense = chains.with_rows(rng, [chains.matern(1, 7.0, np.array([0.0, 1.0]), 200)], [10] * count, 20, step_number=numbers)
     chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(dense))
     cpu.log_normaliser(*chains.for_engine(chains.stationary()))
 
