@@ -7,8 +7,15 @@ from numpy.testing import assert_allclose
 
 from weft.engines.cpu.blas import ROUTINES, add_gram, multiply
 from weft.engines.cpu.blocks import Structure, mirror, move_adjoint, move_covariance, subtract_symmetric_read_in
-from weft.engines.cpu.shelf import Shelf
-from weft.engines.cpu.triangular import BLOCK, invert_diagonal_blocks, multiply_symmetric, solve, solve_transposed
+from weft.engines.cpu.shelf import Shelf, make_aligned
+from weft.engines.cpu.triangular import (
+    BLOCK,
+    factor_and_invert,
+    multiply_symmetric,
+    read_inverse,
+    solve,
+    solve_transposed,
+)
 
 RNG = np.random.default_rng(7)
 
@@ -46,16 +53,35 @@ def test_symmetric_products_fill_their_triangle(panels, size):
     assert_allclose(gram.reshape(40, 40), 2 * left.T @ left, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("size", [1, 8, 13, 32, 75])
-def test_solves_by_inverted_blocks(size):
-    upper = np.triu(RNG.normal(size=(size, size))) + size * np.eye(size)
-    target = RNG.normal(size=(size, 6))
-    inverse, scratch = np.full(size * BLOCK, np.nan), np.empty(BLOCK * max(size, BLOCK))
-    invert_diagonal_blocks(ROUTINES, size, upper.reshape(-1), inverse, scratch)
-    for function, matrix in ((solve, upper), (solve_transposed, upper.T)):
+@pytest.mark.parametrize("size", [1, 3, 8, 13, 30, 32, 33, 75])
+def test_factors_and_solves_by_inverted_blocks(size):
+    root = RNG.normal(size=(size, 2 * size))
+    whole = root @ root.T + np.eye(size)
+    vector, target = RNG.normal(size=size), RNG.normal(size=(size, 6))
+    # What is not the upper triangle may hold anything.
+    upper = np.where(np.triu(np.ones((size, size), dtype=bool)), whole, np.nan).reshape(-1)
+    inverse, again, scratch = (np.full(BLOCK * max(size, BLOCK), np.nan) for _ in range(3))
+    found = vector.copy()
+    assert factor_and_invert(ROUTINES, size, upper, inverse, found, scratch)
+    factor = np.linalg.cholesky(whole).T
+    assert_allclose(np.triu(upper.reshape(size, size)), factor, rtol=1e-12, atol=1e-12)
+    assert_allclose(factor.T @ found, vector, rtol=1e-12, atol=1e-12)
+    read_inverse(size, upper, again)
+    assert_allclose(again[: size * BLOCK], inverse[: size * BLOCK], rtol=1e-13)
+    for function, matrix in ((solve, factor), (solve_transposed, factor.T)):
         found = target.reshape(-1).copy()
-        function(ROUTINES, size, 6, upper.reshape(-1), inverse, found, scratch)
+        function(ROUTINES, size, 6, upper, inverse, found, scratch)
         assert_allclose(matrix @ found.reshape(size, 6), target, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("broken", [-1.0, 0.0, np.nan])
+@pytest.mark.parametrize("place", [0, 5, 39])
+def test_a_matrix_that_is_not_positive_is_not_factored(broken, place):
+    size = 40
+    upper = 4.0 * np.eye(size)
+    upper[place, place] = broken
+    inverse, scratch = np.zeros(BLOCK * size), np.zeros(BLOCK * size)
+    assert not factor_and_invert(ROUTINES, size, upper.reshape(-1), inverse, np.ones(size), scratch)
 
 
 def test_components_of_every_size_move_as_their_matrices_say():
@@ -115,9 +141,10 @@ def test_the_shelf_lends_what_was_given_back_and_forgets_what_is_too_much():
     shelf.give_back(first)
     assert np.shares_memory(shelf.take(50), first)
     assert not np.shares_memory(shelf.take(50), first), "an array is lent to one at a time"
-    shelf.give_back(np.empty(200))
+    shelf.give_back(make_aligned(200))
     assert len(shelf.take(150)) == 150, "too large to keep, so a new one"
-    one, other = np.empty(60), np.empty(70)
+    one, other = make_aligned(60), make_aligned(70)
+    assert one.ctypes.data % 64 == other.ctypes.data % 64 == 0
     shelf.give_back(one)
     shelf.give_back(other)
     assert np.shares_memory(shelf.take(10), other), "the older of the two had to go"

@@ -17,7 +17,7 @@ from typing import NamedTuple, no_type_check
 import numpy as np
 from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, borrow, multiply, multiply_transposed, solve_any
+from weft.engines.cpu.blas import OPTIONS, borrow, multiply, solve_any
 from weft.engines.cpu.blocks import (
     add_latent_outer,
     add_latent_trace,
@@ -33,8 +33,8 @@ from weft.engines.cpu.blocks import (
     subtract_symmetric_read_in,
 )
 from weft.engines.cpu.filter import project
-from weft.engines.cpu.rows import dot, gather
-from weft.engines.cpu.triangular import invert_diagonal_blocks, multiply_symmetric, solve
+from weft.engines.cpu.rows import dot, gather, weigh
+from weft.engines.cpu.triangular import multiply_symmetric, read_inverse, solve, solve_transposed
 
 
 class Gradient(NamedTuple):
@@ -49,15 +49,15 @@ class Gradient(NamedTuple):
 
 @njit(**OPTIONS)
 @no_type_check
-def accumulate_row(observed, row, num_bottleneck, covered, scale, variance, centre, gradient):
-    """Gradient of one row: `covered` is its weights times S times `scale`, `variance` the smoothed variance of its f."""
+def accumulate_row(observed, row, num_bottleneck, covered, push, variance, centre, gradient):
+    """Gradient of one row: `covered` times `push` is its weights times S times its precision, `variance` that of its smoothed f."""
     precision = observed.precision[row]
     place = observed.place[row] * num_bottleneck
     residual = observed.value[row] - dot(num_bottleneck, observed.weights, place, centre, 0)
     gradient.value[row] = -precision * residual
     gradient.precision[row] = -(residual * residual + variance) / 2
     target = gradient.weights[place : place + num_bottleneck]
-    pull, push = precision * residual, precision / scale if precision > 0.0 else 0.0
+    pull = precision * residual
     for j in range(num_bottleneck):
         target[j] += pull * centre[j] - push * covered[j]
 
@@ -65,13 +65,10 @@ def accumulate_row(observed, row, num_bottleneck, covered, scale, variance, cent
 @njit(**OPTIONS)
 @no_type_check
 def variance_of_row(structure, readout, size, num_bottleneck, observed, row, half, adjoint, work):
-    """The smoothed variance of one row's f from H P_f and Lam_f; only for a row of no precision, which E knows nothing of."""
+    """The smoothed variance of one row's f from P_f H' and Lam_f; only for a row of no precision, which E knows nothing of."""
     place = observed.place[row] * num_bottleneck
-    clear(size, work.state)
-    for z in range(num_bottleneck):
-        w = observed.weights[place + z]
-        for j in range(size):
-            work.state[j] += w * half[z * size + j]
+    for j in range(size):
+        work.state[j] = dot(num_bottleneck, half, j * num_bottleneck, observed.weights, place)
     read_rows(structure, readout, 1, work.state, work.vector)
     variance = dot(num_bottleneck, work.vector, 0, observed.weights, place)
     for j in range(size):
@@ -92,28 +89,24 @@ def accumulate_rows(
     stop,
     adjoint,
     covered,
-    factor,
-    root,
     work,
     gradient,
 ):
     """Gradient of the rows from `start` to `stop`; `covered` is E S."""
     if stop - start <= num_bottleneck:
         for row in range(start, stop):
-            precision = observed.precision[row]
+            root = np.sqrt(observed.precision[row])
             mine = covered[(row - start) * num_bottleneck : (row - start + 1) * num_bottleneck]
-            if precision > 0.0:
+            if root > 0.0:
                 place = observed.place[row] * num_bottleneck
-                variance = max(dot(num_bottleneck, mine, 0, observed.weights, place), 0.0) / np.sqrt(precision)
+                variance = max(dot(num_bottleneck, mine, 0, observed.weights, place), 0.0) / root
             else:
                 variance = variance_of_row(
                     structure, readout, size, num_bottleneck, observed, row, work.half, adjoint, work
                 )
-            accumulate_row(observed, row, num_bottleneck, mine, np.sqrt(precision), variance, work.centre, gradient)
+            accumulate_row(observed, row, num_bottleneck, mine, root, variance, work.centre, gradient)
         return
-    # More rows than E has: E = C'R, and S from E S. Where E knows little S is inaccurate, but there the rows do not look.
-    copy(num_bottleneck * num_bottleneck, root, work.observe)
-    multiply_transposed(routines, num_bottleneck, num_bottleneck, factor, num_bottleneck, work.observe, num_bottleneck)
+    # More rows than E has: S from E S. Where E knows little S is inaccurate, but there the rows do not look.
     solve_any(routines, num_bottleneck, num_bottleneck, work.observe, num_bottleneck, covered, num_bottleneck)
     chunk = len(work.residual)
     for first in range(start, stop, chunk):
@@ -138,7 +131,8 @@ def accumulate_rows(
         for i in range(last - first):
             mine = work.spread[i * num_bottleneck : (i + 1) * num_bottleneck]
             variance = max(dot(num_bottleneck, mine, 0, work.gathered, i * num_bottleneck), 0.0)
-            accumulate_row(observed, first + i, num_bottleneck, mine, 1.0, variance, work.centre, gradient)
+            precision = observed.precision[first + i]
+            accumulate_row(observed, first + i, num_bottleneck, mine, precision, variance, work.centre, gradient)
 
 
 @njit(**OPTIONS)
@@ -153,7 +147,7 @@ def release(
     start,
     stop,
     gain,
-    root,
+    compressed,
     factor,
     innovation,
     rank,
@@ -162,8 +156,19 @@ def release(
     work,
     gradient,
 ):
-    """The adjoint of `absorb`: lam and Lam before the rows from those after them, in place, and the rows' gradient."""
+    """The adjoint of `absorb`: lam and Lam before the rows from those after them, in place, and the rows' gradient.
+
+    `compressed` is E where there are more rows than the bottleneck is wide.
+    """
     carried, inner, covered, turned = work.other, work.inner, work.gram, work.prior
+    observe, root = work.observe, work.root
+    if stop - start <= num_bottleneck:
+        weigh(observed, start, stop, num_bottleneck, observe)
+    else:
+        copy(rank * num_bottleneck, compressed, observe)
+    read_inverse(rank, factor, work.inverse)
+    copy(rank * num_bottleneck, observe, root)
+    solve_transposed(routines, rank, num_bottleneck, factor, work.inverse, root, work.panel)
     multiply(routines, rank, size, size, 1.0, gain, size, False, adjoint, size, False, 0.0, carried, size)
     read_columns(structure, readout, size, num_bottleneck, rank, gain, covered)
     multiply(
@@ -176,13 +181,12 @@ def release(
         size,
         False,
         work.half,
-        size,
-        True,
+        num_bottleneck,
+        False,
         1.0,
         covered,
         num_bottleneck,
     )
-    invert_diagonal_blocks(routines, rank, factor, work.inverse, work.panel)
     solve(routines, rank, num_bottleneck, factor, work.inverse, covered, work.panel)
     accumulate_rows(
         routines,
@@ -195,8 +199,6 @@ def release(
         stop,
         adjoint,
         covered,
-        factor,
-        root,
         work,
         gradient,
     )
@@ -249,9 +251,23 @@ def release(
 @njit(**OPTIONS)
 @no_type_check
 def smooth_bottleneck(routines, structure, readout, size, num_bottleneck, adjoint, work):
-    """S, the smoothed covariance of z, into work.prior from H P_f in work.half."""
+    """S, the smoothed covariance of z, into work.prior from P_f H' in work.half."""
+    half, other = work.half, work.other
     multiply(
-        routines, num_bottleneck, size, size, 1.0, work.half, size, False, adjoint, size, False, 0.0, work.other, size
+        routines,
+        size,
+        num_bottleneck,
+        size,
+        1.0,
+        adjoint,
+        size,
+        False,
+        half,
+        num_bottleneck,
+        False,
+        0.0,
+        other,
+        num_bottleneck,
     )
     multiply(
         routines,
@@ -259,18 +275,18 @@ def smooth_bottleneck(routines, structure, readout, size, num_bottleneck, adjoin
         num_bottleneck,
         size,
         1.0,
-        work.other,
-        size,
-        False,
-        work.half,
-        size,
+        half,
+        num_bottleneck,
         True,
+        other,
+        num_bottleneck,
+        False,
         0.0,
         work.second,
         num_bottleneck,
     )
     mirror(num_bottleneck, work.second)
-    read_columns(structure, readout, size, num_bottleneck, num_bottleneck, work.half, work.prior)
+    read_rows(structure, readout, num_bottleneck, half, work.prior)
     for j in range(num_bottleneck * num_bottleneck):
         work.prior[j] -= work.second[j]
 
@@ -306,9 +322,12 @@ def run_backward(
             add_latent_trace(structure, size, -0.5, adjoint, gradient.process_noise[step])
             add_latent_outer(structure, 0.5, pulled, pulled, gradient.process_noise[step])
             move_mean(structure, sweep.turned[step], pulled, work.state)
-            # The smoothed mean of the whole state at i, for the gradient in the transition.
-            for j in range(size):
-                work.spare[j] = mean[j] + dot(size, covariance, j * size, work.state, 0)
+        else:
+            copy(size, pulled, work.state)
+        # The smoothed mean of the whole state at i.
+        for j in range(size):
+            work.spare[j] = mean[j] + dot(size, covariance, j * size, work.state, 0)
+        if step >= 0:
             add_latent_outer(structure, 1.0, pulled, work.spare, gradient.transition[step])
             move_adjoint(
                 structure,
@@ -324,10 +343,9 @@ def run_backward(
         asking = answer and sweep.query_stop[i] > sweep.query_start[i]
         if stop == start and not asking:
             continue
-        read_rows(structure, readout, size, covariance, work.half)
-        read_rows(structure, readout, 1, mean, work.centre)
-        for j in range(num_bottleneck):
-            work.centre[j] += dot(size, work.half, j * size, pulled, 0)
+        # P_f H', not its transpose: OpenBLAS is faster where the second factor of a product need not be turned.
+        read_columns(structure, readout, size, num_bottleneck, size, covariance, work.half)
+        read_rows(structure, readout, 1, work.spare, work.centre)
         if asking:
             smooth_bottleneck(routines, structure, readout, size, num_bottleneck, adjoint, work)
             project(
@@ -352,7 +370,7 @@ def run_backward(
                 start,
                 stop,
                 kept.gain[slot * most_rank * size :],
-                kept.root[slot * most_rank * num_bottleneck :],
+                kept.observe[slot * most_rank * num_bottleneck if stop - start > num_bottleneck else 0 :],
                 kept.factor[slot * most_rank * most_rank :],
                 kept.innovation[slot * most_rank :],
                 kept.rank[slot],

@@ -41,7 +41,6 @@ class Routines(NamedTuple):
     dgemm: int
     dsyrk: int
     dtrsm: int
-    dtrmm: int
     dpotrf: int
     dgeqrf: int
     panels: int
@@ -63,7 +62,6 @@ ROUTINES = Routines(
     dgemm=_address("cython_blas", "dgemm"),
     dsyrk=_address("cython_blas", "dsyrk"),
     dtrsm=_address("cython_blas", "dtrsm"),
-    dtrmm=_address("cython_blas", "dtrmm"),
     dpotrf=_address("cython_lapack", "dpotrf"),
     dgeqrf=_address("cython_lapack", "dgeqrf"),
     panels=int(_faster_in_panels()),
@@ -217,16 +215,6 @@ def solve_any_transposed(routines, m, n, c, ldc, b, ldb):
     """b[m, n] becomes C'^-1 b for upper triangular C of any condition."""
     call_fortran(
         routines.dtrsm,
-        (RIGHT, LOWER, TRANSPOSED, PLAIN, n, m, 1.0, c.ctypes.data, ldc, b.ctypes.data, ldb),
-    )
-
-
-@njit(**OPTIONS)
-@no_type_check
-def multiply_transposed(routines, m, n, c, ldc, b, ldb):
-    """b[m, n] becomes C' b for upper triangular C."""
-    call_fortran(
-        routines.dtrmm,
         (RIGHT, LOWER, TRANSPOSED, PLAIN, n, m, 1.0, c.ctypes.data, ldc, b.ctypes.data, ldb),
     )
 

@@ -90,7 +90,7 @@ def _compile(function: Callable, *own: Any) -> Callable:
     return dispatcher
 
 
-KERNEL_FILES = ("blas", "blocks", "rows", "triangular", "filter", "adjoint", "draws", "compiled")
+KERNEL_FILES = ("blas", "lanes", "blocks", "rows", "triangular", "filter", "adjoint", "draws", "compiled")
 MATRICES = {"transition", "turned", "process_noise"}
 INTEGERS = {"step", "row_start", "row_stop", "query_start", "query_stop", "place", "rank"}
 

@@ -47,7 +47,7 @@ def well_conditioned(initial: list[np.ndarray]) -> bool:
         deviation = np.sqrt(np.diagonal(prior))
         if not np.all(deviation > 0):
             return False
-        if not np.linalg.cond(prior / np.outer(deviation, deviation)) < WORST_CONDITION:
+        if len(prior) > 1 and not np.linalg.cond(prior / np.outer(deviation, deviation)) < WORST_CONDITION:
             return False
     return True
 

@@ -5,7 +5,8 @@ With F = E H P, W = I + F H' E' = C'C, Z = C'^-1 F and a = C'^-1 c:
 
     log factor = -log det C - (|a|^2 + remainder) / 2;   P_f = P - Z'Z;   m_f = m + Z'a.
 
-The backward sweep needs P_f, m_f, Z, C, a and R = C'^-1 E of each step.
+The backward sweep needs P_f, m_f, Z, C, a and R = C'^-1 E of each step; E it takes from the rows again, except where they were
+compressed.
 """
 
 from typing import NamedTuple, no_type_check
@@ -13,10 +14,10 @@ from typing import NamedTuple, no_type_check
 import numpy as np
 from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, add_gram, borrow, factor, multiply
+from weft.engines.cpu.blas import OPTIONS, add_gram, borrow, multiply
 from weft.engines.cpu.blocks import copy, mirror, move_covariance, move_mean, read_columns, read_rows
-from weft.engines.cpu.rows import compress_by_gram, compress_by_rotation, dot, substitute, whiten
-from weft.engines.cpu.triangular import invert_diagonal_blocks, multiply_symmetric, solve_transposed
+from weft.engines.cpu.rows import compress_by_gram, compress_by_rotation, dot, whiten
+from weft.engines.cpu.triangular import factor_and_invert, multiply_symmetric, solve_transposed
 
 # How much the rounding of a Gram matrix may move the log factor, per row, before the rows are rotated instead.
 GRAM_TOLERANCE = 1e-11
@@ -40,12 +41,15 @@ class Sweep(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What the backward sweep needs of each step, from step `base` on: P_f, m_f, Z, R, C, a and how many rows the last four have."""
+    """What the backward sweep needs of each step, from step `base` on: P_f, m_f, Z, C, a and how many rows the last three have.
+
+    E too if there are steps with compressed rows; else there is no room for it.
+    """
 
     covariance: np.ndarray
     mean: np.ndarray
     gain: np.ndarray
-    root: np.ndarray
+    observe: np.ndarray
     factor: np.ndarray
     innovation: np.ndarray
     rank: np.ndarray
@@ -81,6 +85,7 @@ class Work(NamedTuple):
     inner: np.ndarray
     second: np.ndarray
     inverse: np.ndarray
+    root: np.ndarray
     panel: np.ndarray
     mixed: np.ndarray
     state: np.ndarray
@@ -114,10 +119,8 @@ def condition(routines, structure, readout, size, num_bottleneck, rank, gain, in
     multiply_symmetric(routines, rank, num_bottleneck, 1.0, spread, observe, True, inner)
     for i in range(rank):
         inner[i * rank + i] += 1.0
-    if not factor(routines, rank, inner, rank, work.info):
+    if not factor_and_invert(routines, rank, inner, work.inverse, work.innovation, work.panel):
         return False, 0.0
-    substitute(rank, inner, work.innovation)
-    invert_diagonal_blocks(routines, rank, inner, work.inverse, work.panel)
     solve_transposed(routines, rank, size, inner, work.inverse, gain, work.panel)
     loss = 0.0
     for i in range(rank):
@@ -280,10 +283,9 @@ def run_forward(
             kept.rank[slot] = rank
             copy(size, mean, kept.mean[slot * size :])
             if rank > 0:
-                root = kept.root[slot * most_rank * num_bottleneck :]
                 copy(rank, work.innovation, kept.innovation[slot * most_rank :])
-                copy(rank * num_bottleneck, work.observe, root)
-                solve_transposed(routines, rank, num_bottleneck, inner, work.inverse, root, work.panel)
+                if stop - start > num_bottleneck:
+                    copy(rank * num_bottleneck, work.observe, kept.observe[slot * most_rank * num_bottleneck :])
         if answer and sweep.query_stop[i] > sweep.query_start[i]:
             read_rows(structure, sweep.readout, size, current, work.half)
             read_columns(structure, sweep.readout, size, num_bottleneck, num_bottleneck, work.half, work.prior)

@@ -68,8 +68,11 @@ class Problem:
         covariance = np.zeros((self.size, self.size))
         first = 0
         for part in self.components:
-            last = first + len(part.readout) * part.num_pseudo
-            covariance[first:last, first:last] = np.kron(part.initial, np.eye(part.num_pseudo))
+            latent, pseudo = len(part.readout), part.num_pseudo
+            last = first + latent * pseudo
+            # A view of the diagonal of every block of pseudo-points.
+            block = covariance[first:last, first:last].reshape(latent, pseudo, latent, pseudo)
+            np.einsum("dmem->dem", block)[:] = part.initial[:, :, None]
             first = last
         return covariance.reshape(-1)
 

@@ -11,6 +11,7 @@ from numba import njit
 
 from weft.engines.cpu.blas import OPTIONS, add_gram, factor, orthogonalise
 from weft.engines.cpu.blocks import clear, copy
+from weft.engines.cpu.lanes import scale
 
 # A Gram matrix knows directions without information only to its own rounding: this many units of it are added before factoring.
 GRAM_JITTER = 8 * np.finfo(np.float64).eps
@@ -48,16 +49,22 @@ def dot(length, left, left_first, right, right_first):
 
 @njit(**OPTIONS)
 @no_type_check
-def whiten(observed, start, stop, num_bottleneck, centre, target, innovation):
-    """Rows times the root of their precision, and their residuals from `centre` likewise."""
-    gather(observed, start, stop, num_bottleneck, target)
+def weigh(observed, start, stop, num_bottleneck, target):
+    """target[row, bottleneck] = weights of the rows from `start` to `stop`, times the root of their precision."""
     for row in range(start, stop):
-        first = (row - start) * num_bottleneck
-        root = np.sqrt(observed.precision[row])
-        innovation[row - start] = root * (observed.value[row] - dot(num_bottleneck, target, first, centre, 0))
-        x = target[first : first + num_bottleneck]
-        for j in range(num_bottleneck):
-            x[j] *= root
+        weights = observed.weights[observed.place[row] * num_bottleneck :]
+        scale(num_bottleneck, np.sqrt(observed.precision[row]), weights, target[(row - start) * num_bottleneck :])
+
+
+@njit(**OPTIONS)
+@no_type_check
+def whiten(observed, start, stop, num_bottleneck, centre, target, innovation):
+    """`weigh`, and the rows' residuals from `centre` times the same roots."""
+    weigh(observed, start, stop, num_bottleneck, target)
+    for row in range(start, stop):
+        place = observed.place[row] * num_bottleneck
+        residual = observed.value[row] - dot(num_bottleneck, observed.weights, place, centre, 0)
+        innovation[row - start] = np.sqrt(observed.precision[row]) * residual
 
 
 @njit(**OPTIONS)

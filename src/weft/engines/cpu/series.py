@@ -8,6 +8,7 @@ that surface the two formulas are different functions.
 """
 
 import contextlib
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -191,11 +192,12 @@ def value_and_gradient(problem: Problem, threads: int) -> tuple[float, SeriesGra
     if problem.start_mean is not None:
         pulled, adjoint = ends[0].adjoint
         start = Side(pulled, (np.outer(pulled, pulled) - adjoint) / 2)
-    weights = np.sum([end.gradient.weights for end in ends], axis=0).reshape(-1, problem.num_bottleneck)
     # Each row belongs to one end, and the other end has zeros there.
-    values = np.sum([end.gradient.value for end in ends], axis=0)
-    precisions = np.sum([end.gradient.precision for end in ends], axis=0)
-    return total, SeriesGradient(components, weights, values, precisions, start)
+    weights, values, precisions = (
+        functools.reduce(np.add, [getattr(end.gradient, name) for end in ends])
+        for name in ("weights", "value", "precision")
+    )
+    return total, SeriesGradient(components, weights.reshape(-1, problem.num_bottleneck), values, precisions, start)
 
 
 def component_gradient(

@@ -12,7 +12,7 @@ from weft.engines.cpu.compiled import kernels
 from weft.engines.cpu.filter import Asked, Kept, Sweep, Work
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.problem import FilterFailure, Problem
-from weft.engines.cpu.shelf import Shelf
+from weft.engines.cpu.shelf import LINE, Shelf, make_aligned
 from weft.engines.cpu.triangular import BLOCK
 
 # A series whose steps fit in this is kept whole for the way back; a longer one is filtered twice, its segments again on the way back.
@@ -56,23 +56,29 @@ def make_work(structure: Structure) -> Work:
         "inner": bottleneck**2,
         "second": bottleneck**2,
         "inverse": bottleneck * BLOCK,
+        "root": bottleneck**2,
         "panel": BLOCK * size,
         "mixed": int(structure.latent.max()) * size,
         "state": size,
         "spare": size,
         "vector": bottleneck,
     }
-    return Work(**{name: np.zeros(length) for name, length in shapes.items()}, info=np.zeros(1, dtype=np.int32))
+    edges = list(itertools.accumulate((-(-length // LINE) * LINE for length in shapes.values()), initial=0))
+    memory = make_aligned(edges[-1])
+    memory[:] = 0.0
+    arrays = {name: memory[edge : edge + length] for edge, (name, length) in zip(edges, shapes.items(), strict=False)}
+    return Work(**arrays, info=np.zeros(1, dtype=np.int32))
 
 
-def kept_lengths(size: int, num_bottleneck: int, most_rank: int) -> tuple[int, ...]:
+def kept_lengths(size: int, num_bottleneck: int, most_rank: int, compressed: bool) -> tuple[int, ...]:
     """Numbers kept of one step, in the order of the fields of `Kept` but the last."""
-    return (size * size, size, most_rank * size, most_rank * num_bottleneck, most_rank * most_rank, most_rank)
+    observe = most_rank * num_bottleneck if compressed else 0
+    return (size * size, size, most_rank * size, observe, most_rank * most_rank, most_rank)
 
 
 def carve(buffer: np.ndarray, count: int, lengths: tuple[int, ...]) -> Kept:
     """`count` steps laid out in one piece of memory."""
-    edges = [int(edge) for edge in np.cumsum([0, *(count * length for length in lengths)])]
+    edges = itertools.accumulate((count * length for length in lengths), initial=0)
     parts = [buffer[first:last] for first, last in itertools.pairwise(edges)]
     return Kept._make([*parts, np.empty(count, dtype=np.int64)])
 
@@ -129,8 +135,9 @@ class Filter:
         counts = sweep.row_stop - sweep.row_start + sweep.query_stop - sweep.query_start
         self._flops = np.concatenate([[0.0], np.cumsum(flops_per_step(counts, problem.size, problem.num_bottleneck))])
         self._most_rank = int(min(counts.max(initial=0), problem.num_bottleneck))
+        self._compressed = bool((sweep.row_stop - sweep.row_start).max(initial=0) > problem.num_bottleneck)
         self._memory = np.empty(0)
-        self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1))
+        self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1, False))
         self._checkpoints: list[tuple[int, np.ndarray, np.ndarray]] = []
 
     def _forward(self, first: int, last: int, keep: bool, base: int, answer: bool) -> float:
@@ -165,7 +172,7 @@ class Filter:
     def run_keeping(self, share: float) -> None:
         """The value, keeping what the way back needs in a share of the budgets: a checkpoint a segment, and every step of the last."""
         size, bottleneck, rank = self.problem.size, self.problem.num_bottleneck, self._most_rank
-        lengths = kept_lengths(size, bottleneck, rank)
+        lengths = kept_lengths(size, bottleneck, rank, self._compressed)
         length = segment_length(self.num_steps, 8 * (sum(lengths) + 1), 8 * (size * size + size), share)
         count = min(length, self.num_steps)
         self._memory = SHELF.take(count * sum(lengths))
@@ -207,7 +214,7 @@ class Filter:
             last = first
         SHELF.give_back(self._memory)
         self._memory = np.empty(0)
-        self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1))
+        self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1, False))
 
 
 def breakdown(problem: Problem, time: int) -> FilterFailure:

@@ -1,59 +1,118 @@
 # SPDX-License-Identifier: MIT
-"""Triangular solves as matrix products: diagonal blocks are inverted, the rest is dgemm, at two to four times the speed of dtrsm here."""
+"""Factors and triangular solves as matrix products: diagonal blocks are factored and inverted in one go, the rest is dgemm.
+
+Two to four times the speed of dtrsm here, and twice that of dpotrf on matrices as small as a block.
+"""
 
 from typing import no_type_check
 
+import numpy as np
 from numba import njit
 
-from weft.engines.cpu.blas import LEAST_PANEL, OPTIONS, multiply
+from weft.engines.cpu.blas import GRAM_PANEL, LEAST_PANEL, OPTIONS, multiply
 from weft.engines.cpu.blocks import clear, copy
+from weft.engines.cpu.lanes import scale, subtract_padded
 
 # Small enough that the inverted blocks of I + E P E' are as well conditioned as one could wish, large enough for dgemm.
 BLOCK = 32
-# Corners up to this size are inverted element by element.
-CORNER = 8
 # Rows of a symmetric product computed together.
 PANEL = 24
 
 
 @njit(**OPTIONS)
 @no_type_check
-def invert_corner(width, upper, stride, inverse):
-    """inverse[width, width], of stride BLOCK, becomes that of the upper triangular upper[width, width]."""
-    for i in range(width - 1, -1, -1):
-        scale = 1.0 / upper[i * stride + i]
-        inverse[i * BLOCK + i] = scale
-        for j in range(i + 1, width):
-            total = 0.0
-            for k in range(i + 1, j + 1):
-                total += upper[i * stride + k] * inverse[k * BLOCK + j]
-            inverse[i * BLOCK + j] = -scale * total
+def factor_block(width, stride, block, inverse, vector, scratch):
+    """A diagonal block B = C'C, C'^-1 and C'^-1 times the vector, all by one elimination; whether it worked.
+
+    The upper triangle of `block` goes in as B's and comes out as C's, with C'^-1 below it (and not on the diagonal). inverse[width, BLOCK]
+    becomes C'^-1, with zeros above its diagonal.
+    """
+    for i in range(width):
+        scale(width, 1.0, block[i * stride :], inverse[i * BLOCK :])
+    copy(width, vector, scratch)
+    for k in range(width):
+        row = inverse[k * BLOCK : (k + 1) * BLOCK]
+        pivot = row[k]
+        if not pivot > 0.0:
+            return False
+        # Rows are scaled only when all is done: the next pivot need not wait for a root.
+        reciprocal = 1.0 / pivot
+        row[k] = 1.0
+        block[k * stride + k] = pivot
+        vector[k] = scratch[k]
+        subtract_padded(width, vector[k] * reciprocal, row, scratch)
+        for i in range(k + 1, width):
+            other = inverse[i * BLOCK : (i + 1) * BLOCK]
+            share = row[i] * reciprocal
+            subtract_padded(width, share, row, other)
+            # B's own number in this column is done with, and makes room for one of the inverse.
+            other[k] = -share
+    for k in range(width):
+        row, pivot = inverse[k * BLOCK : (k + 1) * BLOCK], block[k * stride + k]
+        root = 1.0 / np.sqrt(pivot)
+        vector[k] *= root
+        scale(width, root, row, block[k * stride :])
+        block[k * stride + k] = pivot * root
+        scale(k + 1, root, row, row)
+        clear(BLOCK - k - 1, row[k + 1 :])
+    return True
 
 
 @njit(**OPTIONS)
 @no_type_check
-def invert_diagonal_blocks(routines, size, upper, inverse, scratch):
-    """Inverses of the diagonal blocks of upper[size, size], one after another in inverse[size, BLOCK].
+def factor_and_invert(routines, size, upper, inverse, vector, scratch):
+    """The upper triangle of upper[size, size] becomes C of C'C, the vector C'^-1 times itself; whether it worked.
 
-    Each from inverted corners, which are joined two by two: [A B; 0 D]^-1 = [A^-1, -A^-1 B D^-1; 0, D^-1].
+    The diagonal blocks of C'^-1 go to inverse[size, BLOCK], one after another, and below the diagonal of C's own blocks.
     """
-    clear(size * BLOCK, inverse)
     for first in range(0, size, BLOCK):
         width = min(BLOCK, size - first)
-        mine, source = inverse[first * BLOCK :], upper[first * size + first :]
-        for i in range(0, width, CORNER):
-            invert_corner(min(CORNER, width - i), source[i * size + i :], size, mine[i * BLOCK + i :])
-        span = CORNER
-        while span < width:
-            for i in range(0, width - span, 2 * span):
-                middle = i + span
-                rest = min(span, width - middle)
-                other = mine[middle * BLOCK + middle :]
-                beside, target = source[i * size + middle :], mine[i * BLOCK + middle :]
-                multiply(routines, span, rest, rest, 1.0, beside, size, False, other, BLOCK, False, 0.0, scratch, rest)
-                own = mine[i * BLOCK + i :]
-                multiply(routines, span, rest, span, -1.0, own, BLOCK, False, scratch, rest, False, 0.0, target, BLOCK)
-            span *= 2
+        after, mine = first + width, inverse[first * BLOCK :]
+        if not factor_block(width, size, upper[first * size + first :], mine, vector[first:], scratch):
+            return False
+        rest = size - after
+        if rest == 0:
+            break
+        beside = upper[first * size + after :]
+        for i in range(width):
+            copy(rest, beside[i * size :], scratch[i * rest :])
+        multiply(routines, width, rest, width, 1.0, mine, BLOCK, False, scratch, rest, False, 0.0, beside, size)
+        for i in range(width):
+            a = vector[first + i]
+            x, y = beside[i * size : i * size + rest], vector[after : after + rest]
+            for j in range(rest):
+                y[j] -= a * x[j]
+        for top in range(0, rest, GRAM_PANEL):
+            height = min(GRAM_PANEL, rest - top)
+            multiply(
+                routines,
+                height,
+                rest - top,
+                width,
+                -1.0,
+                beside[top:],
+                size,
+                True,
+                beside[top:],
+                size,
+                False,
+                1.0,
+                upper[(after + top) * size + after + top :],
+                size,
+            )
+    return True
+
+
+@njit(**OPTIONS)
+@no_type_check
+def read_inverse(size, upper, inverse):
+    """inverse[size, BLOCK] as `factor_and_invert` left it, from the diagonal blocks of upper[size, size]."""
+    for i in range(size):
+        first = i // BLOCK * BLOCK
+        mine, row = upper[i * size + first :], inverse[i * BLOCK : (i + 1) * BLOCK]
+        scale(i - first, 1.0, mine, row)
+        row[i - first] = 1.0 / mine[i - first]
+        clear(BLOCK - (i - first) - 1, row[i - first + 1 :])
 
 
 @njit(**OPTIONS)
@@ -89,7 +148,7 @@ def multiply_symmetric(routines, size, inner, alpha, left, right, upper, target)
 @njit(**OPTIONS)
 @no_type_check
 def solve_transposed(routines, size, columns, upper, inverse, target, scratch):
-    """target[size, columns] becomes upper'^-1 target, by the inverses of `invert_diagonal_blocks`."""
+    """target[size, columns] becomes upper'^-1 target, by the inverses of `factor_and_invert`."""
     for first in range(0, size, BLOCK):
         width = min(BLOCK, size - first)
         mine = target[first * columns :]
@@ -119,7 +178,7 @@ def solve_transposed(routines, size, columns, upper, inverse, target, scratch):
             1.0,
             inverse[first * BLOCK :],
             BLOCK,
-            True,
+            False,
             scratch,
             columns,
             False,
@@ -132,7 +191,7 @@ def solve_transposed(routines, size, columns, upper, inverse, target, scratch):
 @njit(**OPTIONS)
 @no_type_check
 def solve(routines, size, columns, upper, inverse, target, scratch):
-    """target[size, columns] becomes upper^-1 target, by the inverses of `invert_diagonal_blocks`."""
+    """target[size, columns] becomes upper^-1 target, by the inverses of `factor_and_invert`."""
     for first in range((size - 1) // BLOCK * BLOCK, -1, -BLOCK):
         width = min(BLOCK, size - first)
         after = first + width
@@ -163,7 +222,7 @@ def solve(routines, size, columns, upper, inverse, target, scratch):
             1.0,
             inverse[first * BLOCK :],
             BLOCK,
-            False,
+            True,
             scratch,
             columns,
             False,
