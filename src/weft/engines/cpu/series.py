@@ -50,7 +50,10 @@ class SeriesGradient(NamedTuple):
 
 
 class End(NamedTuple):
-    """One end of a series: its filter, and after the way back lam, Lam and the gradient in its own (maybe reversed) terms."""
+    """One end of a series: its filter, and after the way back lam, Lam and the gradient in its own (maybe reversed) terms.
+
+    Each row belongs to one end, so that all ends write the rows' gradients to the same two arrays.
+    """
 
     filter: Filter
     reversed: bool
@@ -74,9 +77,15 @@ def split_point(problem: Problem, threads: int) -> int | None:
 
 
 def make_end(
-    problem: Problem, split: int, turned_around: bool, queries: Layout | None, asked: Asked, brake: Brake
+    problem: Problem,
+    split: int,
+    turned_around: bool,
+    queries: Layout | None,
+    asked: Asked,
+    brake: Brake,
+    by_row: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> End:
-    """The end before `split`, or the one after it, ready to run."""
+    """The end before `split`, or the one after it, ready to run; `by_row` is where gradients in values and precisions go."""
     if turned_around:
         sweep, times = reverse_sweep(problem, split, queries), np.arange(problem.num_times - 1, split - 1, -1)
     else:
@@ -85,13 +94,11 @@ def make_end(
         mean, covariance = np.zeros(problem.size), problem.initial_covariance()
     else:
         mean, covariance = problem.start_mean, problem.start_covariance.reshape(-1)
-    observed = problem.observed
     gradient = Gradient(
         np.zeros_like(sweep.transition),
         np.zeros_like(sweep.process_noise),
-        np.zeros_like(observed.weights),
-        np.zeros_like(observed.value),
-        np.zeros_like(observed.precision),
+        np.zeros_like(problem.observed.weights),
+        *(by_row or (np.empty(0), np.empty(0))),
     )
     adjoint = Side(np.zeros(problem.size), np.zeros((problem.size, problem.size)))
     return End(Filter(problem, sweep, mean, covariance, asked, brake, times), turned_around, adjoint, gradient)
@@ -119,8 +126,9 @@ def filter_ends(
 ) -> tuple[list[End], Meeting | None, float, Brake]:
     """Run `work` forward from both ends if they can meet at `split`, else from the start: the ends, their meeting, the log normaliser."""
     brake = Brake()
+    by_row = np.empty_like(problem.observed.value), np.empty_like(problem.observed.precision)
     if split is not None:
-        ends = [make_end(problem, split, turned, queries, asked, brake) for turned in (False, True)]
+        ends = [make_end(problem, split, turned, queries, asked, brake, by_row) for turned in (False, True)]
         run_ends(ends, work, brake)
         square = (problem.size, problem.size)
         left, right = (Side(end.filter.mean, end.filter.covariance.reshape(square)) for end in ends)
@@ -132,7 +140,7 @@ def filter_ends(
         )
         if meeting is not None:
             return ends, meeting, meeting.log_factor + sum(end.filter.log_normaliser for end in ends), brake
-    ends = [make_end(problem, problem.num_times, False, queries, asked, brake)]
+    ends = [make_end(problem, problem.num_times, False, queries, asked, brake, by_row)]
     run_ends(ends, work, brake)
     return ends, None, ends[0].filter.log_normaliser, brake
 
@@ -192,12 +200,8 @@ def value_and_gradient(problem: Problem, threads: int) -> tuple[float, SeriesGra
     if problem.start_mean is not None:
         pulled, adjoint = ends[0].adjoint
         start = Side(pulled, (np.outer(pulled, pulled) - adjoint) / 2)
-    # Each row belongs to one end, and the other end has zeros there.
-    weights, values, precisions = (
-        functools.reduce(np.add, [getattr(end.gradient, name) for end in ends])
-        for name in ("weights", "value", "precision")
-    )
-    return total, SeriesGradient(components, weights.reshape(-1, problem.num_bottleneck), values, precisions, start)
+    weights = functools.reduce(np.add, [end.gradient.weights for end in ends]).reshape(-1, problem.num_bottleneck)
+    return total, SeriesGradient(components, weights, ends[0].gradient.value, ends[0].gradient.precision, start)
 
 
 def component_gradient(
