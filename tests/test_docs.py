@@ -7,6 +7,8 @@ import os
 import pathlib
 import re
 import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -52,6 +54,12 @@ def run_console(text: str) -> None:
                 status = main(arguments)
             shown = said.getvalue()
             assert status == 0, f"{command}\n{shown}"
+
+
+def test_the_tables_of_the_readme_are_measured() -> None:
+    script = ROOT / "benchmarks" / "readme_tables.py"
+    done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_every_verb_is_in_the_guide() -> None:
