@@ -13,7 +13,7 @@ from weft.kernels import Columns, Kernel, OnSphere, Periodic, Scaled, Separable
 from weft.likelihoods import Gaussian
 from weft.model import Model
 
-__all__ = ["describe_components", "describe_noise", "summary_text"]
+__all__ = ["describe_components", "describe_noise", "short_number", "summary_text"]
 
 
 def describe_components(
@@ -50,16 +50,23 @@ def summary_text(
     width = max(len(name) for name in ["noise", *(part["name"] for part in components)])
     lines = [header]
     for part in components:
-        space = ", ".join(f"{name} {length:.3g} {length_unit}" for name, (length, length_unit) in part["space"].items())
-        words = [f"sd {part['sd']:.3g}{of}", part["time"], space, f"({part['kernel']})"]
+        space = ", ".join(
+            f"{name} {short_number(length)} {length_unit}" for name, (length, length_unit) in part["space"].items()
+        )
+        words = [f"sd {short_number(part['sd'])}{of}", part["time"], space, f"({part['kernel']})"]
         lines.append(f"  {part['name']:<{width}}  {'; '.join(word for word in words if word)}")
     if noise is not None:
-        lines.append(f"  {'noise':<{width}}  sd {noise:.3g}{of}")
+        lines.append(f"  {'noise':<{width}}  sd {short_number(noise)}{of}")
     lines += [
         f"  effect of {effect['covariate']}: {effect['slope']:.4g} +- {effect['sd']:.2g}{of} per unit"
         for effect in effects
     ]
     return "\n".join(lines)
+
+
+def short_number(value: float) -> str:
+    """Three digits that count, and no exponent where people would write none."""
+    return f"{float(f'{value:.3g}'):,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
 def _mean_variance(component: Separable, places: Float[AnyArray, "place dim"]) -> float:
@@ -91,4 +98,4 @@ def _time_scale(kernel: Kernel, unit: str) -> str:
     if isinstance(inner, Periodic):
         return f"period {float(inner.period):.4g} {unit}"
     lengthscale = getattr(inner, "lengthscale", None)
-    return "" if lengthscale is None else f"time {float(lengthscale):.3g} {unit}"
+    return "" if lengthscale is None else f"time {short_number(float(lengthscale))} {unit}"

@@ -8,7 +8,7 @@ from weft.data.scaling import Scaling
 from weft.estimator import SpaceTimeGP
 from weft.estimator.building import COVARIATES
 from weft.estimator.fitted import PLACES, Fitted
-from weft.estimator.summary import describe_noise
+from weft.estimator.summary import describe_noise, short_number
 from weft.kernels import Columns, Kernel, OnSphere, Scaled
 from weft.report.content import Component, Figure, ParameterLine
 from weft.report.figures import correlation_figure
@@ -66,7 +66,9 @@ def describe_parameters(gp: SpaceTimeGP) -> tuple[ParameterLine, ...]:
     for number, part in enumerate(fitted.components()):
         path = "" if part["name"] == PLACES else f"kernel.components[{number}]"
         lines.append(
-            ParameterLine(part["name"], "standard deviation", f"{part['sd']:.3g}", units, path and f"{path}.variance")
+            ParameterLine(
+                part["name"], "standard deviation", short_number(part["sd"]), units, path and f"{path}.variance"
+            )
         )
         if part["time"]:
             kind, value, unit = part["time"].split(" ", 2)
@@ -80,7 +82,7 @@ def describe_parameters(gp: SpaceTimeGP) -> tuple[ParameterLine, ...]:
             )
     noise = describe_noise(fitted.model, fitted.translation)
     if noise is not None:
-        lines.append(ParameterLine("noise", "standard deviation", f"{noise:.3g}", units, "likelihood.variance"))
+        lines.append(ParameterLine("noise", "standard deviation", short_number(noise), units, "likelihood.variance"))
     else:
         name = type(fitted.model.likelihood).__name__
         lines.append(ParameterLine("likelihood", "kind", name, "", "likelihood"))
@@ -145,11 +147,6 @@ def _has_scale(kernel: Kernel) -> bool:
 
 def _lengths(space: dict[str, tuple[float, str]]) -> list[str]:
     return [f"{name} {short_number(length)} {unit}" for name, (length, unit) in space.items()]
-
-
-def short_number(value: float) -> str:
-    """Three digits that count, and no exponent where people would write none."""
-    return f"{float(f'{value:.3g}'):,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"
 
 
 def _f_units(gp: SpaceTimeGP) -> str:

@@ -107,7 +107,9 @@ def segments(count: int, length: int) -> list[tuple[int, int]]:
 def slices(flops: np.ndarray, first: int, last: int) -> list[tuple[int, int]]:
     """`first` to `last` in pieces of about SECONDS_PER_SLICE, by the cumulative work before each step."""
     whole = flops[last] - flops[first]
-    pieces = max(1, int(whole / (FLOPS_PER_SECOND * SECONDS_PER_SLICE)))
+    pieces = int(whole / (FLOPS_PER_SECOND * SECONDS_PER_SLICE))
+    if pieces <= 1:
+        return [(first, last)]
     inner = np.searchsorted(flops, flops[first] + whole * np.arange(1, pieces) / pieces)
     edges = np.unique(np.clip(np.concatenate([[first], inner, [last]]), first, last))
     return [(int(begin), int(end)) for begin, end in itertools.pairwise(edges)]
