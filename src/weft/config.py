@@ -27,7 +27,10 @@ __all__ = [
 
 
 class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which file, and which of its columns is what; columns not named are guessed from their names and contents."""
+    """Which file, and which of its columns is what; columns not named are guessed from their names and contents.
+
+    With `keep_duplicates`, rows that repeat another in every column are measurements too.
+    """
 
     table: str | None = None
     time: str | None = None
@@ -39,6 +42,7 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     trials: str | None = None
     time_step: str | float | None = None
     units: str | None = None
+    keep_duplicates: bool = False
 
 
 class KernelSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -203,6 +207,7 @@ def _starting_text(settings: Settings, reasons: dict[str, str], notes: Sequence[
         '# covariates = ["name"]     # columns with linear effects',
         '# time_step = "1D"          # put times on a regular step',
         '# units = "degC"            # of the target, for gridded output',
+        "# keep_duplicates = true    # rows that repeat another in every column are measurements too",
         "",
         "[model]",
         '# pseudo_points = "auto"    # or a count, or "exact"',

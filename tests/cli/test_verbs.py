@@ -57,10 +57,10 @@ def test_fit_is_equal_whatever_the_file(run: Run, model_file: pathlib.Path, smal
 
 
 def test_guesses_and_duplicated_rows_are_said(run: Run, small_table: pathlib.Path) -> None:
-    """Rows may be there twice: each counts as a measurement."""
+    """Rows may be there twice if that is said to be right: each then counts as a measurement."""
     table = pd.read_csv(small_table)
     pd.concat([table, table[:5]]).to_csv("twice.csv", index=False)
-    outcome = run("fit", "twice.csv", "--max-iterations", "1", "--json")
+    outcome = run("fit", "twice.csv", "--max-iterations", "1", "--keep-duplicates", "--json")
     assert (outcome.json["time"], outcome.json["target"]) == ("date", "tmax")
     assert outcome.json["space"] == ["lon", "lat", "elevation"]
     assert "weft: time is date: column 'date' is named like a time" in outcome.err

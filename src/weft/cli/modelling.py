@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from weft.cli.duplicates import KeepDuplicates, copies_of, keeping_duplicates, refuse_copies
 from weft.cli.options import (
     DEFAULT_COLUMNS,
     DEFAULT_MODEL,
@@ -41,6 +42,7 @@ def fit(
     resume: Annotated[
         bool, Parameter(help="Go on from where an interrupted fit to this output stopped.", show_default=False)
     ] = False,
+    keep_duplicates: KeepDuplicates = False,
     columns: ColumnOptions = DEFAULT_COLUMNS,
     model: ModelOptions = DEFAULT_MODEL,
     json: AsJson = False,
@@ -51,10 +53,11 @@ def fit(
     """
     from weft.data.files import check_output
 
-    settings = settings_from(config, table, columns, model)
+    settings = keeping_duplicates(settings_from(config, table, columns, model), keep_duplicates)
     check_output(output)
     rows = read_rows(settings)
     settings, remarks = completed_settings(settings, rows, advised=config is None)
+    refuse_copies(copies_of(settings, rows), settings, rows)
     gp = fit_estimator(settings, rows, remarks, checkpoint=checkpoint_of(output), resume=resume)
     gp.save(output)
     was_interrupted = gp.result_.message.startswith("interrupted")

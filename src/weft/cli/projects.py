@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from weft.cli.duplicates import KeepDuplicates, copies_of, keeping_duplicates, objection_to, refuse_copies
 from weft.cli.options import AsJson, advised_model, completed_settings
 from weft.cli.printing import aligned, emit, megabytes, remark
 
@@ -54,7 +55,8 @@ def check(
     rows = read_rows(settings)
     settings, remarks = completed_settings(settings, rows, advised=not is_config)
     cost = cost_of(SpaceTimeGP(**estimator_arguments(settings)), rows)
-    survey = surveyed(settings, rows)
+    survey, copies = surveyed(settings, rows), copies_of(settings, rows)
+    objection = objection_to(copies, settings, rows)
     lines = [
         ["memory to fit, about", megabytes(cost.memory_bytes)],
         ["memory there is", megabytes(cost.available_bytes)],
@@ -63,8 +65,10 @@ def check(
         ["rows to learn from", f"{cost.num_learning_rows:,}"],
     ]
     notes = [f"note: {note}" for note in survey.notes]
-    text = "\n".join([*remarks, survey_text(survey, lines), *notes])
-    emit(survey.to_json() | cost._asdict(), text, as_json=json)
+    if objection is not None:
+        notes.append(f"note: fit and run refuse this table: {objection}")
+    text = "\n".join([*remarks, survey_text(survey, copies.count, lines), *notes])
+    emit(survey.to_json() | {"num_copies": copies.count} | cost._asdict(), text, as_json=json)
 
 
 def run(
@@ -73,6 +77,7 @@ def run(
     resume: Annotated[
         bool, Parameter(help="Go on from where an interrupted run stopped fitting.", show_default=False)
     ] = False,
+    keep_duplicates: KeepDuplicates = False,
     json: AsJson = False,
 ) -> int:
     """Check, fit, evaluate, predict and report, as a config says."""
@@ -86,7 +91,7 @@ def run(
     from weft.report.build import KINDS_OF_CHECK, build_report
 
     started = time.perf_counter()
-    settings = read_settings(config)
+    settings = keeping_duplicates(read_settings(config), keep_duplicates)
     folder = pathlib.Path(settings.output.folder)
     files = {name: folder / getattr(settings.output, name) for name in ("model", "scores", "report")}
     if settings.predict.table is not None:
@@ -103,11 +108,12 @@ def run(
         None if name is None else read_table(name) for name in (settings.predict.table, settings.report.terrain)
     )
     settings, remarks = completed_settings(settings, rows)
-    survey = surveyed(settings, rows)
+    survey, copies = surveyed(settings, rows), copies_of(settings, rows)
+    refuse_copies(copies, settings, rows)
     gp = fit_estimator(
         settings,
         rows,
-        [*remarks, f"fitting these rows\n{survey_text(survey)}"],
+        [*remarks, f"fitting these rows\n{survey_text(survey, copies.count)}"],
         checkpoint=checkpoint_of(files["model"]),
         resume=resume,
     )
@@ -136,7 +142,7 @@ def run(
     checkpoint_of(files["model"]).unlink(missing_ok=True)
     seconds = time.perf_counter() - started
     record = {
-        "check": survey.to_json(),
+        "check": survey.to_json() | {"num_copies": copies.count},
         "fit": fitted_record(gp),
         "scores": tidy.to_dict("records"),
         "verdict": content.verdict.headline,
@@ -204,11 +210,12 @@ def surveyed(settings: "Settings", rows: Any) -> "Survey":
     return survey_table(as_table(rows, [time_column, *space, target]), time=time_column, space=space, target=target)
 
 
-def survey_text(survey: "Survey", more: Sequence[Sequence[str]] = ()) -> str:
+def survey_text(survey: "Survey", num_copies: int, more: Sequence[Sequence[str]] = ()) -> str:
     lines = [
         ["rows", f"{survey.num_rows:,}"],
         ["without a value", f"{survey.num_missing_target:,}"],
         ["repeating a time and place", f"{survey.num_duplicates:,}"],
+        ["repeating every column", f"{num_copies:,}"],
         ["places", f"{survey.num_places:,}"],
         ["times", f"{survey.num_times:,}"],
         ["from", survey.first_time],

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""Rows that repeat another in every column: refused where they cannot be measurements, unless they are said to be."""
+
+import os
+import pathlib
+
+import pandas as pd
+import pytest
+
+from tests.cli.conftest import COLUMNS, Run, assert_refused
+from weft.config import DataSettings, ReportSettings, Settings
+
+
+def settings_for(**data: object) -> Settings:
+    return Settings(data=DataSettings(time="date", space=("lat", "lon"), target="tmax", **data))  # type: ignore[arg-type]
+
+
+def test_copies_are_refused_before_any_fit(run: Run, folder: pathlib.Path, small_table: pathlib.Path) -> None:
+    table = pd.read_csv(small_table)
+    pd.concat([table, table[2:3]]).to_csv("twice.csv", index=False)
+    words = (f"1 of {len(table) + 1} rows repeats", f"row {len(table)} (counting from 0) does row 2", "remove")
+    assert_refused(run("fit", "twice.csv", *COLUMNS), *words, "--keep-duplicates")
+    pathlib.Path("weft.toml").write_text("[data]\ntable = 'twice.csv'\n")
+    assert_refused(run("run"), *words, "keep_duplicates = true")
+    assert sorted(os.listdir(folder)) == ["twice.csv", "weft.toml"]
+
+
+def test_check_counts_copies_and_says_what_becomes_of_them(run: Run, small_table: pathlib.Path) -> None:
+    table = pd.read_csv(small_table)
+    again = table[:3].assign(tmax=table["tmax"][:3] + [0.0, 0.5, 0.0])
+    pd.concat([table, again]).to_csv("rows.csv", index=False)
+    record = run("check", "rows.csv", "--json").json
+    assert (record["num_duplicates"], record["num_copies"]) == (3, 2)
+    outcome = run("check", "rows.csv")
+    assert "repeating every column" in outcome.out
+    assert "note: fit and run refuse this table: 2 of" in outcome.out
+
+
+def test_which_copies_may_be_measurements(small_table: pathlib.Path) -> None:
+    from weft.cli.duplicates import copies_of, objection_to, refuse_copies
+
+    table = pd.read_csv(small_table)
+    flats = table.drop(columns="station")
+    few, many = (pd.concat([flats, flats[:count]]) for count in (len(flats) // 10, len(flats) // 8))
+    settings = settings_for()
+    assert copies_of(settings, few).count == len(flats) // 10
+    # Without stations a few are no wonder, more than a tenth are.
+    assert objection_to(copies_of(settings, few), settings, few) is None
+    assert objection_to(copies_of(settings, many), settings, many) is not None
+    kept = settings_for(keep_duplicates=True)
+    assert objection_to(copies_of(kept, many), kept, many) is None
+    # Another value at the same time and place is another measurement.
+    measured = pd.concat([table, table[:3].assign(tmax=99.0)])
+    refuse_copies(copies_of(settings, measured), settings, measured)
+    # A column that the config names makes stations of places, whatever it is called; a target never does.
+    named = Settings(data=settings.data, report=ReportSettings(station="elevation"))
+    with pytest.raises(ValueError, match="rows repeat another in every column"):
+        refuse_copies(copies_of(named, few), named, few)
+    target = Settings(data=DataSettings(time="date", space=("lat", "lon"), target="site_level"))
+    renamed = few.rename(columns={"tmax": "site_level"})
+    assert objection_to(copies_of(target, renamed), target, renamed) is None
