@@ -84,6 +84,56 @@ def test_csv_as_people_write_it(tmp_path):
     np.testing.assert_array_equal(table["x"], [1.5, np.nan])
 
 
+def test_blanks_around_column_names_of_csv_are_left_out(tmp_path):
+    (tmp_path / "t.csv").write_text(' date, t max ,"code" \n2020-01-01, 1.5,007\n')
+    table = read_table(tmp_path / "t.csv")
+    assert list(table.columns) == ["date", "t max", "code"]
+    assert table.to_dict("list") == {"date": ["2020-01-01"], "t max": [1.5], "code": ["007"]}
+
+
+@pytest.mark.parametrize("separator", [";", "\t", "|"])
+def test_decimal_commas_where_commas_do_not_separate(tmp_path, separator):
+    rows = [["day", "lat", "v", "n", "note"], ["01.02.2020", "46,27", "-1,5e3", "2", "1,2 m"]]
+    rows += [["02.02.2020", "47", "NA", "3", "x"]]
+    (tmp_path / "t.csv").write_text("\n".join(separator.join(row) for row in rows))
+    table = read_table(tmp_path / "t.csv")
+    assert table["lat"].tolist() == [46.27, 47.0]
+    np.testing.assert_array_equal(table["v"], [-1500.0, np.nan])
+    assert table["n"].tolist() == [2, 3]
+    assert table["note"].tolist() == ["1,2 m", "x"]
+    assert table["day"].tolist() == ["01.02.2020", "02.02.2020"]
+    write_table(table, tmp_path / "out.csv")
+    assert (tmp_path / "out.csv").read_text().splitlines()[1] == '"01.02.2020",46.27,-1500,2,"1,2 m"'
+
+
+def test_decimal_points_beside_lists_of_numbers_stay_points(tmp_path):
+    (tmp_path / "t.csv").write_text("v;list\n1.5;1,2\n2.5;3,4\n")
+    assert read_table(tmp_path / "t.csv").to_dict("list") == {"v": [1.5, 2.5], "list": ["1,2", "3,4"]}
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz"])
+@pytest.mark.parametrize("code", ["007", '"007"', " 007 ", "00"])
+def test_codes_that_come_late_stay_text(tmp_path, monkeypatch, name, code):
+    monkeypatch.setattr("weft.data.csv_text._SCANNED_BYTES", 1000)
+    write = gzip.open if name.endswith("gz") else open
+    with write(tmp_path / name, "wt") as file:
+        file.write("n,station,v\n" + "".join(f"{k},{100 + k % 7},0.5\n" for k in range(3000)))
+        file.write(f"3000,{code},10")
+    table = read_table(tmp_path / name)
+    assert table["station"].iloc[0] == "100"
+    assert table["station"].iloc[-1].strip() == code.strip('" ')
+    assert table["n"].iloc[-1] == 3000
+    assert table["v"].iloc[-1] == 10
+
+
+@pytest.mark.parametrize("block", range(90, 110))
+def test_codes_are_found_wherever_a_block_of_bytes_ends(tmp_path, monkeypatch, block):
+    monkeypatch.setattr("weft.data.csv_text._SNIFFED_ROWS", 1)
+    monkeypatch.setattr("weft.data.csv_text._SCANNED_BYTES", block)
+    (tmp_path / "t.csv").write_text("station\n" + "11\n" * 29 + "0123456\n" + "12\n" * 30)
+    assert read_table(tmp_path / "t.csv")["station"].iloc[29] == "0123456"
+
+
 def grid(days):
     values = np.arange(len(days) * 6.0).reshape(len(days), 2, 3) + days[0]
     values[0, 0, 0] = np.nan
@@ -144,7 +194,10 @@ def test_classic_netcdf_and_grids_as_rows(tmp_path):
         ("t.csv", b"a,a\n1,2\n", ValueError, "more than one column named 'a'"),
         ("t.csv", b"\x89PNG\r\n\x1a\n\x00\x00", ValueError, "not a table: it holds binary data"),
         ("t.csv", b"<!DOCTYPE html><p>", ValueError, "not a table: it starts with"),
-        ("t.csv", "a,b\n1,é\n".encode("latin-1"), ValueError, "not UTF-8"),
+        ("t.csv", b"a, a \n1,2\n", ValueError, "more than one column named 'a'"),
+        ("t.csv", "a,b\n1,é\n".encode("latin-1"), ValueError, "not UTF-8 in column 'b'; save it as UTF-8"),
+        ("t.csv", "code,b\n007,1\n0é,2\n".encode("latin-1"), ValueError, "not UTF-8; save it as UTF-8"),
+        ("t.csv", "a,t °C\n1,2\n".encode("latin-1"), ValueError, "column name that is not UTF-8 .*; save it as UTF-8"),
         ("t.csv.gz", b"a,b\n1,2\n", ValueError, "not a gzipped file"),
         # Without a time of writing: it would be part of the test's name, and differ between the workers that collect it.
         ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 5000, mtime=0)[:-20], ValueError, "cut short"),

@@ -8,7 +8,10 @@ import itertools
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Bool
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,39 +20,56 @@ __all__ = ["read_csv", "write_csv"]
 
 _SEPARATORS = (",", ";", "\t", "|")
 _SNIFFED_CHARACTERS = 262_144
+_SNIFFED_ROWS = 2000
+_SCANNED_BYTES = 1_048_576
+# More digits than that are no code: of an account, 34.
+_LONGEST_CODE = 64
 # A code such as 007 is no number: read as one and written again it would be another station.
 _LEADING_ZERO = re.compile(r"\s*0\d+\s*")
+# Arrow would read these as times, and have to read all of the file again to give the text.
+_TIME = re.compile(r"\d+[-:].*")
+# What Arrow takes for "no value" among numbers, in lower case.
+_MISSING_WORDS = frozenset({"na", "n/a", "nan", "-nan", "null", "#n/a", "#na", "#n/a n/a"})
 
 
 def read_csv(path: pathlib.Path) -> "pa.Table":
     """The table in a csv file, plain or gzipped, separated by comma, semicolon, tab or bar.
 
-    Numbers become numbers; times stay text, exactly as written.
+    Numbers become numbers, with decimal commas too where commas do not separate; times stay text, exactly as written,
+    and so do codes such as 007. Blanks around column names are left out.
     """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
     head = _read_head(path)
     separator = _separator(head)
-    names, text_columns = _sniff(head, separator, path)
+    text_columns, decimal_point = _sniff(head, separator, path)
     types = {name: pa.string() for name in text_columns}
     parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values='"' in head)
-    while True:
-        try:
-            table = arrow_csv.read_csv(
-                path, parse_options=parse, convert_options=arrow_csv.ConvertOptions(column_types=types)
-            )
-        except pa.ArrowInvalid as error:
-            raise ValueError(f"{str(path)!r} is not a table: {_first_line(error)}") from error
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{str(path)!r} is not a table: it is not text in UTF-8") from error
-        changed = [name for name in names if not _settled(table.schema.field(name).type)]
-        if not changed:
-            break
-        types |= {name: pa.string() for name in changed}
-    for name in names:
-        if pa.types.is_binary(table.schema.field(name).type):
-            raise ValueError(f"{str(path)!r} has text that is not UTF-8 in column {name!r}; save it as UTF-8")
+
+    def read(**more: Any) -> "pa.Table":
+        convert = arrow_csv.ConvertOptions(decimal_point=decimal_point, **more)
+        return arrow_csv.read_csv(path, parse_options=parse, convert_options=convert)
+
+    try:
+        table = read(column_types=types)
+        changed = [field.name for field in table.schema if pa.types.is_temporal(field.type)]
+        whole = [field.name for field in table.schema if pa.types.is_integer(field.type)]
+        if whole and _may_hold_codes(path, separator):
+            as_text = read(include_columns=whole, column_types={name: pa.string() for name in whole})
+            changed += [name for name in whole if _has_codes(as_text.column(name))]
+        if changed:
+            table = read(column_types=types | {name: pa.string() for name in changed})
+    except pa.ArrowInvalid as error:
+        if "invalid UTF8" in str(error):
+            raise ValueError(f"{str(path)!r} has text that is not UTF-8; save it as UTF-8") from error
+        raise ValueError(f"{str(path)!r} is not a table: {_first_line(error)}") from error
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{str(path)!r} is not a table: it is not text in UTF-8") from error
+    table = table.rename_columns([name.strip() for name in table.column_names])
+    for field in table.schema:
+        if pa.types.is_binary(field.type):
+            raise ValueError(f"{str(path)!r} has text that is not UTF-8 in column {field.name!r}; save it as UTF-8")
     return table
 
 
@@ -79,21 +99,31 @@ def write_csv(pieces: Iterable["pa.Table"], path: pathlib.Path, *, compressed: b
         raise ValueError("there is nothing to write: no piece of a table came")
 
 
+def _open(path: pathlib.Path) -> Any:
+    return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")
+
+
 def _read_head(path: pathlib.Path) -> str:
     try:
-        with gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb") as file:
+        with _open(path) as file:
             raw = file.read(_SNIFFED_CHARACTERS)
     except (gzip.BadGzipFile, EOFError) as error:
         raise ValueError(f"{str(path)!r} is not a gzipped file, or it is cut short") from error
     if b"\x00" in raw:
         raise ValueError(f"{str(path)!r} is not a table: it holds binary data")
-    head = raw.decode("utf-8-sig", errors="replace").lstrip()
-    if not head:
+    # Empty lines are passed over, but blanks before the first name are that name's, as Arrow sees it.
+    head = raw.decode("utf-8-sig", errors="replace").lstrip("\r\n")
+    start = head.lstrip()
+    if not start:
         raise ValueError(f"{str(path)!r} is empty; give a file with a header and at least one row")
-    if head[0] in "<{" or head.startswith("%PDF"):
+    if start[0] in "<{" or start.startswith("%PDF"):
         raise ValueError(
-            f"{str(path)!r} is not a table: it starts with {head[:12].split()[0]!r}, not with column names"
+            f"{str(path)!r} is not a table: it starts with {start[:12].split()[0]!r}, not with column names"
         )
+    header = head.splitlines()[0]
+    if "\ufffd" in header:
+        name = next(name for name in header.split(_separator(head)) if "\ufffd" in name)
+        raise ValueError(f"{str(path)!r} has a column name that is not UTF-8 (like {name!r}); save it as UTF-8")
     return head
 
 
@@ -102,27 +132,87 @@ def _separator(head: str) -> str:
     return max(_SEPARATORS, key=header.count)
 
 
-def _sniff(head: str, separator: str, path: pathlib.Path) -> tuple[list[str], list[str]]:
-    """The header's names, and the columns with codes that only look like numbers."""
+def _sniff(head: str, separator: str, path: pathlib.Path) -> tuple[list[str], str]:
+    """Columns with times or with codes that only look like numbers, by names as in the header; the decimal point."""
     lines = head.splitlines(keepends=True)
     # The last line may be cut off in the middle.
     rows = csv.reader(
         lines[:-1] if len(lines) > 1 and len(head) > _SNIFFED_CHARACTERS // 2 else lines, delimiter=separator
     )
     names = next(rows)
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    stripped = [name.strip() for name in names]
+    repeated = sorted({name for name in stripped if stripped.count(name) > 1})
     if repeated:
         raise ValueError(f"{str(path)!r} has more than one column named {repeated[0]!r}; rename all but one")
-    codes: set[str] = set()
-    for row in itertools.islice(rows, 2000):
-        codes |= {name for name, value in zip(names, row, strict=False) if _LEADING_ZERO.fullmatch(value)}
-    return names, sorted(codes)
+    sample = list(itertools.islice(rows, _SNIFFED_ROWS))
+    columns = {name: [row[k].strip() for row in sample if k < len(row)] for k, name in enumerate(names)}
+    texts = [
+        name
+        for name, values in columns.items()
+        if any(_LEADING_ZERO.fullmatch(value) or _TIME.fullmatch(value) for value in values)
+    ]
+    return texts, "," if separator != "," and _has_decimal_commas(columns.values()) else "."
 
 
-def _settled(kind: "pa.DataType") -> bool:
-    import pyarrow as pa
+def _has_decimal_commas(columns: Iterable[Sequence[str]]) -> bool:
+    """Whether a column is of numbers with commas, and none of numbers with points."""
+    points = {point for values in columns for point in (",", ".") if _are_decimals(values, point)}
+    return points == {","}
 
-    return not pa.types.is_temporal(kind)
+
+def _are_decimals(values: Sequence[str], point: str) -> bool:
+    given = [value for value in values if value]
+    number = re.compile(rf"[+-]?\d+({re.escape(point)}\d+)?([eE][+-]?\d+)?")
+    return any(point in value for value in given) and all(
+        number.fullmatch(value) or value.lower() in _MISSING_WORDS for value in given
+    )
+
+
+def _may_hold_codes(path: pathlib.Path, separator: str) -> bool:
+    """Whether the bytes of a value such as 007 are anywhere in the file; it need not be one, inside quotes say.
+
+    A pass over bytes, which costs a fraction of reading the table.
+    """
+    # Whatever a block ends with is looked at again with the next, from before its last value.
+    rest = b"\n"
+    with _open(path) as file:
+        while block := file.read(_SCANNED_BYTES):
+            text = rest + block
+            if _has_code(text, separator):
+                return True
+            rest = text[-_LONGEST_CODE:]
+    return _has_code(rest + b"\n", separator)
+
+
+def _has_code(block: bytes, separator: str) -> bool:
+    text = np.frombuffer(block, dtype=np.uint8)
+    around, digit = _is_one_of(f'{separator}\r\n" \t'), _is_one_of("0123456789")
+    # Comparisons first, which are far faster than looking bytes up: of all that may stand before a value, only a
+    # separator is higher than a comma.
+    before, itself, after = text[:-2], text[1:-1], text[2:]
+    likely = (itself == ord("0")) & (after >= ord("0")) & (after <= ord("9"))
+    likely &= (before <= ord(",")) | (before == ord(separator))
+    starts = 1 + np.flatnonzero(likely)
+    ends = 1 + starts[around[text[starts - 1]]]
+    while len(ends):
+        ends = 1 + ends[digit[text[ends]]]
+        ends = ends[ends < len(text)]
+        if np.any(around[text[ends]]):
+            return True
+    return False
+
+
+def _is_one_of(characters: str) -> Bool[np.ndarray, "256"]:
+    """For every byte, whether it is one of these."""
+    found = np.zeros(256, dtype=bool)
+    found[list(characters.encode())] = True
+    return found
+
+
+def _has_codes(column: "pa.ChunkedArray") -> bool:
+    import pyarrow.compute as pc
+
+    return bool(pc.any(pc.match_substring_regex(column, rf"^{_LEADING_ZERO.pattern}$")).as_py())
 
 
 def _writable(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
