@@ -107,6 +107,22 @@ def test_absent_files_are_refused(run: Run, folder: pathlib.Path, small_table: p
     assert os.listdir(folder) == []
 
 
+@pytest.mark.parametrize("output", ["afolder", ".", ""])
+def test_folder_where_a_file_is_wanted_is_refused(
+    output: str, run: Run, folder: pathlib.Path, model_file: pathlib.Path, small_table: pathlib.Path
+) -> None:
+    """Before the long work, of which nothing is left behind."""
+    pathlib.Path("afolder").mkdir()
+    assert_refused(run("fit", small_table, *COLUMNS, "-o", output), "it is a folder")
+    assert_refused(run("update", model_file, small_table, "-o", output), "it is a folder")
+    assert_refused(run("report", model_file, "-o", output), "it is a folder")
+    pathlib.Path("afolder.csv").mkdir()
+    assert_refused(run("score", model_file, small_table, "--rows", "afolder.csv"), "it is a folder")
+    pathlib.Path("file.zarr").write_text("")
+    assert_refused(run("predict", model_file, small_table, "-o", "file.zarr"), "a file of that name")
+    assert sorted(os.listdir(folder)) == ["afolder", "afolder.csv", "file.zarr"]
+
+
 def test_wrong_arguments_are_refused(run: Run, model_file: pathlib.Path, small_table: pathlib.Path) -> None:
     assert_refused(run("fitt"), "fitt", "fit")
     assert_refused(run("fit", small_table, "--tme", "date"), "--tme", "--time")

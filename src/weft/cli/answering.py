@@ -27,11 +27,10 @@ def predict(
 ) -> None:
     """Predict at the rows of a table or the points of a grid: mean, sd, latent_sd and quantiles."""
     from weft.cli.modelling import load_estimator
-    from weft.data.files import check_output, file_kind, read_table, write_pieces
+    from weft.data.files import check_table_output, read_table, write_pieces
 
     levels = numbers_in(quantiles, "--quantiles")
-    file_kind(output)
-    check_output(output)
+    check_table_output(output)
     gp = load_estimator(model)
     write_pieces(gp.predict_pieces(read_table(table), quantiles=levels, of=of), output)
     emit({"output": str(output), "of": of}, f"saved {output}", as_json=json)
@@ -49,10 +48,9 @@ def sample(
 ) -> None:
     """Draw fields at the rows of a table or the points of a grid, jointly over places and times."""
     from weft.cli.modelling import load_estimator
-    from weft.data.files import check_output, file_kind, read_table, write_table
+    from weft.data.files import check_table_output, read_table, write_table
 
-    file_kind(output)
-    check_output(output)
+    check_table_output(output)
     gp = load_estimator(model)
     write_table(gp.sample(read_table(table), num=num, seed=seed, of=of), output)
     emit({"output": str(output), "num": num, "of": of}, f"saved {num} draws in {output}", as_json=json)

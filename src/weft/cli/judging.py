@@ -43,12 +43,11 @@ Scored = Annotated[
 def score(model: ModelFile, table: Rows, *, rows: RowsFile = None, json: AsJson = False) -> None:
     """Score a model's predictions on rows it has not seen, beside naive baselines."""
     from weft.cli.modelling import load_estimator
-    from weft.data.files import check_output, file_kind, read_table, write_table
+    from weft.data.files import check_table_output, read_table, write_table
     from weft.estimator.evaluation import summaries_of
 
     if rows is not None:
-        file_kind(rows)
-        check_output(rows)
+        check_table_output(rows)
     gp = load_estimator(model)
     scored = gp.score_rows(read_table(table))
     if rows is not None:
@@ -78,14 +77,13 @@ def evaluate(
     """Cross-validate: hold rows out, predict them, and score that beside naive baselines."""
     from weft.cli.modelling import fit_estimator, load_estimator, read_rows
     from weft.config import estimator_arguments
-    from weft.data.files import check_output, file_kind, write_table
+    from weft.data.files import check_table_output, write_table
     from weft.estimator import SpaceTimeGP
     from weft.estimator.evaluation import joined
 
     for file in (output, rows):
         if file is not None:
-            file_kind(file)
-            check_output(file)
+            check_table_output(file)
     settings = settings_from(config, table, columns, options)
     kinds = names_in(by) or settings.evaluate.by
     check_kinds(kinds)

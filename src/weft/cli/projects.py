@@ -85,7 +85,7 @@ def run(
     from weft.cli.judging import check_kinds, cross_validated, evaluation_text
     from weft.cli.modelling import INTERRUPTED, checkpoint_of, fit_estimator, fitted_record, read_rows
     from weft.config import read_settings
-    from weft.data.files import check_output, file_kind, read_table, write_pieces, write_table
+    from weft.data.files import check_output, check_table_output, read_table, write_pieces, write_table
     from weft.estimator.answers import check_of
     from weft.estimator.evaluation import joined
     from weft.report.build import KINDS_OF_CHECK, build_report
@@ -96,10 +96,8 @@ def run(
     files = {name: folder / getattr(settings.output, name) for name in ("model", "scores", "report")}
     if settings.predict.table is not None:
         files["predictions"] = folder / settings.predict.output
-        file_kind(files["predictions"])
-    file_kind(files["scores"])
-    for file in files.values():
-        check_output(file)
+    for name, file in files.items():
+        (check_table_output if name in ("scores", "predictions") else check_output)(file)
     # Whatever can be wrong is found before the fit, which is long.
     check_kinds(settings.evaluate.by)
     check_of(settings.predict.of)

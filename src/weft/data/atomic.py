@@ -14,9 +14,16 @@ __all__ = ["check_output", "whole_file", "whole_folder"]
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def check_output(path: str | os.PathLike) -> pathlib.Path:
-    """`path` with links resolved, after making sure now, before any long work, that a file can be made there."""
+def check_output(path: str | os.PathLike, *, is_folder: bool = False) -> pathlib.Path:
+    """`path` with links resolved, after making sure now, before any long work, that a file can be made there.
+
+    With `is_folder`, that a store can be which is a folder.
+    """
     target = pathlib.Path(os.path.realpath(path))
+    if not is_folder and target.is_dir():
+        raise IsADirectoryError(f"cannot write {str(path)!r}: it is a folder; give the name of a file")
+    if is_folder and target.exists() and not target.is_dir():
+        raise FileExistsError(f"cannot write {str(path)!r}: there is a file of that name; remove it first")
     folder = target.parent
     if not folder.exists():
         raise FileNotFoundError(f"cannot write {str(path)!r}: there is no folder {str(folder)!r}; make it first")
@@ -33,8 +40,6 @@ def check_output(path: str | os.PathLike) -> pathlib.Path:
 def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """A new path beside `path` to write to; at the end it becomes `path`, and after an error it is gone."""
     target = check_output(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"cannot write {str(path)!r}: it is a folder; give the name of a file")
     part = _beside(target)
     try:
         with _plain_errors(path):
@@ -49,9 +54,7 @@ def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 @contextlib.contextmanager
 def whole_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
     """As `whole_file`, for a store that is a folder; an earlier one is moved aside, then replaced, then removed."""
-    target = check_output(path)
-    if target.exists() and not target.is_dir():
-        raise FileExistsError(f"cannot write {str(path)!r}: there is a file of that name; remove it first")
+    target = check_output(path, is_folder=True)
     part, old = _beside(target), _beside(target)
     try:
         with _plain_errors(path):

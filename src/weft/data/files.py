@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import xarray as xr
 
-__all__ = ["ENDINGS", "check_output", "file_kind", "read_table", "write_pieces", "write_table"]
+__all__ = ["ENDINGS", "check_output", "check_table_output", "file_kind", "read_table", "write_pieces", "write_table"]
 
 ENDINGS = {
     ".csv": "csv",
@@ -41,6 +41,11 @@ def file_kind(path: str | os.PathLike) -> str:
         if name.endswith(ending):
             return kind
     raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name must end in {', '.join(ENDINGS)}")
+
+
+def check_table_output(path: str | os.PathLike) -> None:
+    """Make sure, before any long work, that a table can be written there, of the kind its name says."""
+    check_output(path, is_folder=file_kind(path) == "zarr")
 
 
 def read_table(path: str | os.PathLike) -> "pd.DataFrame | xr.Dataset":
