@@ -41,6 +41,7 @@ class DataSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     exposure: str | None = None
     trials: str | None = None
     time_step: str | float | None = None
+    time_format: str | None = None
     units: str | None = None
     keep_duplicates: bool = False
 
@@ -153,6 +154,7 @@ def estimator_arguments(settings: Settings) -> dict[str, Any]:
             "exposure",
             "trials",
             "time_step",
+            "time_format",
             "units",
         )
     }
@@ -206,6 +208,7 @@ def _starting_text(settings: Settings, reasons: dict[str, str], notes: Sequence[
     lines += [
         '# covariates = ["name"]     # columns with linear effects',
         '# time_step = "1D"          # put times on a regular step',
+        '# time_format = "%d/%m/%Y"  # how times are written, where that is not plain',
         '# units = "degC"            # of the target, for gridded output',
         "# keep_duplicates = true    # rows that repeat another in every column are measurements too",
         "",

@@ -165,6 +165,9 @@ def test_a_step_starts_at_or_before_its_times_on_local_midnight(step, zone):
         (["2020-01-01", "oops", "2020-02-30"], {}, ValueError, r"row 1 \(counting from 0\) has 'oops', and 1 more"),
         (["13/14/2020", "01/14/2020"], {}, ValueError, "row 0 .* has '13/14/2020'"),
         (["03/04/2020", "05/06/2020"], {}, ValueError, "can be read as '%d/%m/%Y' and as '%m/%d/%Y'"),
+        (["03/04/2020", "05/06/2020"], {}, ValueError, "say which with time_format"),
+        (["03/04/2020"], {"text_format": "%Y-%m-%d"}, ValueError, "times like '%Y-%m-%d'; row 0 .* has '03/04/2020'"),
+        (["03/04/2020"], {"text_format": "%Q"}, ValueError, "time_format must be as strptime takes it"),
         (["2020-01-01", None], {}, ValueError, "1 missing time; row 1"),
         (["2020-01-01T00:00Z", "2020-01-01T00:00"], {}, ValueError, "with and without an offset"),
         ([True, False], {}, TypeError, "not a time"),
@@ -180,6 +183,35 @@ def test_a_step_starts_at_or_before_its_times_on_local_midnight(step, zone):
 def test_what_is_no_time_is_refused_in_one_sentence(column, options, error, words):
     with pytest.raises(error, match=words):
         learn_clock(pd.Series(column, dtype=object if column else "datetime64[us]").infer_objects(), **options)
+
+
+def test_objects_of_several_zones_are_instants_and_of_one_zone_stay_in_it():
+    first, second = (pd.Timestamp("2020-01-01 12:00", tz=zone) for zone in ("Europe/Rome", "Asia/Tokyo"))
+    summer = pd.Timestamp("2020-07-01 12:00", tz="Europe/Rome")
+    clock = learn_clock(pd.Series([first, second], dtype=object), unit="hours")
+    assert (clock.time_zone, clock.origin) == ("UTC", "2020-01-01")
+    assert clock.numbers(pd.Series([first, second], dtype=object)).tolist() == [11.0, 3.0]
+    assert learn_clock(pd.Series([first, summer], dtype=object)).time_zone == "Europe/Rome"
+
+
+def test_objects_with_and_without_a_zone_are_refused():
+    mixed = pd.Series([pd.Timestamp("2020-01-01", tz="UTC"), pd.Timestamp("2020-01-02")], dtype=object)
+    with pytest.raises(ValueError, match=r"with and without a time zone \(row 1, .* has 2020-01-02 00:00:00"):
+        learn_clock(mixed)
+
+
+def test_a_format_that_only_starts_like_iso_is_kept():
+    column = pd.Series(["2020-03-01_06", "2020-03-02_18"])
+    clock = learn_clock(column, text_format="%Y-%m-%d_%H", unit="hours")
+    assert clock.numbers(column).tolist() == [6.0, 42.0]
+    assert list(clock.restore(clock.numbers(column))) == list(column)
+
+
+def test_whole_numbers_may_spell_times_in_a_format():
+    column = pd.Series([2020060, 2020061])
+    assert learn_clock(column).kind == "number"
+    clock = learn_clock(column, text_format="%Y%j")
+    assert (clock.origin, clock.numbers(column).tolist()) == ("2020-02-29", [0.0, 1.0])
 
 
 def test_text_format_settles_what_is_ambiguous():

@@ -21,6 +21,22 @@ def found(guesses):
     }
 
 
+def test_why_a_column_named_like_a_time_is_none_is_told():
+    guesses = guess_columns(table(note=["a", "b"], date=["03/04/2020", "05/06/2020"], value=[1.0, 2.0]))
+    assert guesses.time is None
+    assert "column 'date' can be read as '%d/%m/%Y' and as '%m/%d/%Y'" in guesses.time_objection
+    told = guess_columns(
+        table(note=["a", "b"], date=["03/04/2020", "05/06/2020"], value=[1.0, 2.0]), time_format="%d/%m/%Y"
+    )
+    assert (told.time.columns, told.time_objection) == (("date",), None)
+
+
+def test_what_the_first_rows_leave_open_later_rows_settle():
+    many = ["03/04/2020"] * 2500 + ["04/25/2020"]
+    guesses = guess_columns(table(date=many, value=np.arange(2501.0)))
+    assert guesses.time.reason == "column 'date' is named like a time and holds text like %m/%d/%Y"
+
+
 def test_a_table_of_stations_is_understood_with_reasons():
     guesses = guess_columns(
         table(

@@ -120,7 +120,7 @@ def fit_estimator(
 
     gp = SpaceTimeGP(**estimator_arguments(settings))
     table = as_table(rows, [gp.time, *gp.space, gp.target])
-    survey = survey_table(table, time=gp.time, space=gp.space, target=gp.target)
+    survey = survey_table(table, time=gp.time, space=gp.space, target=gp.target, time_format=gp.time_format)
     unsaid = [*remarks, *(f"note: {note}" for note in survey.notes)]
 
     def say(step: Any = None) -> None:

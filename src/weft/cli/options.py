@@ -66,7 +66,12 @@ class ColumnOptions:
     noise_variance: Annotated[str | None, _option("The column of each row's own noise variance.")] = None
     exposure: Annotated[str | None, _option("The column of exposures (counts).")] = None
     trials: Annotated[str | None, _option("The column of trials (binomial).")] = None
-    time_step: Annotated[str | None, _option("Put times on a regular step, such as 1D or 6h.")] = None
+    time_step: Annotated[
+        str | None, _option("Put times on a regular step, such as 1D or 6h; for plain numbers, a number.")
+    ] = None
+    time_format: Annotated[str | None, _option("How times are written where that is not plain, such as %d/%m/%Y.")] = (
+        None
+    )
     units: Annotated[str | None, _option("Units of the target, for gridded output.")] = None
 
 
@@ -116,6 +121,7 @@ def settings_from(
     settings = Settings() if config is None else read_settings(config)
     given = dataclasses.asdict(columns) | {"table": None if table is None else str(table)}
     given |= {name: names_in(given[name]) for name in ("space", "covariates")}
+    given["time_step"] = None if columns.time_step is None else _number_or_word(columns.time_step)
     modelled = dataclasses.asdict(model)
     modelled["pseudo_points"] = _count_or_word(model.pseudo_points)
     modelled["learning_rows"] = _count_or_word(model.learning_rows)
@@ -144,12 +150,14 @@ def completed_settings(settings: "Settings", table: Any, *, advised: bool = Fals
     if not missing:
         return _with_advice(settings, table) if advised else (settings, [])
     seen = as_table(table)
-    guesses = guess_columns(seen)
+    guesses = guess_columns(seen, time_format=data.time_format)
     found: dict[str, Any] = {}
     remarks: list[str] = []
     for role in missing:
         guess = getattr(guesses, role)
         if guess is None:
+            if role == "time" and guesses.time_objection is not None:
+                raise ValueError(guesses.time_objection)
             raise ValueError(
                 f"cannot tell which column is the {role}; name it with --{role} (the table has {', '.join(seen.names)})"
             )
@@ -182,7 +190,7 @@ def _with_advice(settings: "Settings", table: Any) -> "tuple[Settings, list[str]
     assert data.space is not None
     assert data.target is not None
     seen = as_table(table, [data.time, *data.space, data.target])
-    survey = survey_table(seen, time=data.time, space=data.space, target=data.target)
+    survey = survey_table(seen, time=data.time, space=data.space, target=data.target, time_format=data.time_format)
     found = advised_model(survey)
     remarks = [f"{name} is {value}: {survey.advice.reason}; --{name} changes it" for name, value in found.items()]
     return msgspec.structs.replace(settings, model=msgspec.structs.replace(model, **found)), remarks
@@ -195,8 +203,8 @@ def _count_or_word(text: str | None) -> int | str | None:
 def _seasons(text: str | None) -> tuple[str | float, ...] | None:
     if text is None:
         return None
-    return tuple(float(part) if _is_number(part) else part for part in names_in(text) or ())
+    return tuple(_number_or_word(part) for part in names_in(text) or ())
 
 
-def _is_number(text: str) -> bool:
-    return text.replace(".", "", 1).isdecimal()
+def _number_or_word(text: str) -> float | str:
+    return float(text) if text.replace(".", "", 1).isdecimal() else text

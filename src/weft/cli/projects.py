@@ -170,7 +170,8 @@ def inferred_settings(
     for role in ("time", "space", "target"):
         guess = getattr(guesses, role)
         if guess is None:
-            reasons[role] = f"no column looks like the {role}; choose among {', '.join(table.names)}"
+            objection = guesses.time_objection if role == "time" else None
+            reasons[role] = objection or f"no column looks like the {role}; choose among {', '.join(table.names)}"
         else:
             found[role] = guess.columns if role == "space" else guess.columns[0]
             reasons[role] = guess.reason
@@ -205,7 +206,13 @@ def surveyed(settings: "Settings", rows: Any) -> "Survey":
     time_column, space, target = settings.data.time, settings.data.space or (), settings.data.target
     assert time_column is not None
     assert target is not None
-    return survey_table(as_table(rows, [time_column, *space, target]), time=time_column, space=space, target=target)
+    return survey_table(
+        as_table(rows, [time_column, *space, target]),
+        time=time_column,
+        space=space,
+        target=target,
+        time_format=settings.data.time_format,
+    )
 
 
 def survey_text(survey: "Survey", num_copies: int, more: Sequence[Sequence[str]] = ()) -> str:

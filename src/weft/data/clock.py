@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.tables import name_rows, numbers
-from weft.data.time_text import TextTimes, read_time_text, write_time_text
+from weft.data.time_text import TextTimes, is_iso_format, read_time_text, write_time_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +126,7 @@ class Clock:
             times = _plain_numbers(column, name)
             return times if step is None else np.floor(times / float(step)) * float(step)
         # ISO 8601 is never ambiguous, so a table with dates fits a model of times and the other way round.
-        strict = self.text_format is not None and not self.text_format.startswith("%Y-%m")
+        strict = self.text_format is not None and not is_iso_format(self.text_format)
         read = _read(column, name, self.text_format if strict else None)
         if read.kind == "number":
             raise TypeError(f"column {name!r} holds plain numbers; the model was fitted to dates, so give dates")
@@ -168,7 +168,8 @@ def learn_clock(
     """The clock of a column of times: datetimes, dates, text or numbers.
 
     Without `unit`, one that suits the usual step between times: days for daily data, hours for hourly, and so on.
-    `text_format` (as in `strptime`) settles text that could be read in two ways.
+    `text_format` (as in `strptime`) says how text, or whole numbers such as 2020031, spell times; columns that are times
+    already do not need it.
     """
     if unit is not None and unit not in UNIT_SECONDS:
         raise ValueError(f"unit must be one of {', '.join(UNIT_SECONDS)}; it is {unit!r}")
@@ -244,7 +245,11 @@ def _read(column: "pd.Series", name: str, text_format: str | None) -> _Read:
         raise TypeError(f"column {name!r} holds {column.dtype}, which is not a time; give dates or numbers")
     if pd.api.types.is_numeric_dtype(column.dtype):
         index = _yyyymmdd(column)
-        return _Read("number", pd.DatetimeIndex([])) if index is None else _Read("yyyymmdd", index)
+        if index is not None:
+            return _Read("yyyymmdd", index)
+        if text_format is None or not pd.api.types.is_integer_dtype(column.dtype):
+            return _Read("number", pd.DatetimeIndex([]))
+        column = column.astype(str)
     return _read_objects(column, name, text_format)
 
 
@@ -266,7 +271,16 @@ def _read_objects(column: "pd.Series", name: str, text_format: str | None) -> _R
     if not is_time.all():
         raise ValueError(f"column {name!r} must hold times; {name_rows(~is_time, column.to_numpy(dtype=object))}")
     only_dates = all(isinstance(value, datetime.date) and not isinstance(value, datetime.datetime) for value in column)
-    index = pd.DatetimeIndex(pd.to_datetime(column))
+    zones = [getattr(value, "tzinfo", None) for value in column]
+    naive = np.array([zone is None for zone in zones])
+    if naive.any() and not naive.all():
+        row = np.flatnonzero(naive)[0]
+        raise ValueError(
+            f"column {name!r} has times with and without a time zone (row {row}, counting from 0, has {column.iloc[row]} "
+            "without one); give all of them one, or none"
+        )
+    # Instants of several zones are kept in UTC; those of one stay in it.
+    index = pd.DatetimeIndex(pd.to_datetime(column, utc=len({str(zone) for zone in zones}) > 1))
     return _Read("date" if only_dates else "datetime", index, None if index.tz is None else str(index.tz))
 
 

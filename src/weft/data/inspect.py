@@ -51,6 +51,7 @@ class ColumnGuesses:
     target: Guess | None
     station: Guess | None
     others: tuple[str, ...]
+    time_objection: str | None = None  # why a column that is named like a time was not taken for it
 
 
 @final
@@ -90,14 +91,16 @@ class Survey:
         return dataclasses.asdict(self) | {"notes": list(self.notes), "step_words": self.step_words}
 
 
-def guess_columns(table: Table) -> ColumnGuesses:
+def guess_columns(table: Table, *, time_format: str | None = None) -> ColumnGuesses:
     """Which columns hold time, space, target and station, by name and by what the first rows hold."""
     sample = table.rows(0, min(table.num_rows, _SAMPLE_ROWS))
     columns = {name: sample.column(name) for name in table.names}
     numeric = [name for name, column in columns.items() if _is_numeric(column)]
     space = _guess_space([name for name in columns if name in numeric])
     taken = set(space.columns if space else ())
-    time = _guess_time({name: column for name, column in columns.items() if name not in taken})
+    time, objection = _guess_time(
+        table, {name: column for name, column in columns.items() if name not in taken}, time_format
+    )
     taken |= set(time.columns if time else ())
     station = _guess_station({name: column for name, column in columns.items() if name not in taken})
     taken |= set(station.columns if station else ())
@@ -105,7 +108,7 @@ def guess_columns(table: Table) -> ColumnGuesses:
     free = [name for name in numeric if name not in taken and not _is_row_number(name, columns[name])]
     target = _guess_target(free, columns)
     others = tuple(name for name in free if target is None or name not in target.columns)
-    return ColumnGuesses(time, space, target, station, others)
+    return ColumnGuesses(time, space, target, station, others, objection)
 
 
 def survey_table(
@@ -114,12 +117,13 @@ def survey_table(
     time: str,
     space: Sequence[str],
     target: str,
+    time_format: str | None = None,
     clock: Clock | None = None,
     scaling: Scaling | None = None,
 ) -> Survey:
     """Counts over all rows; a table that cannot be used raises as the readers of its columns do."""
     times_column = table.column(time)
-    clock = learn_clock(times_column, time) if clock is None else clock
+    clock = learn_clock(times_column, time, text_format=time_format) if clock is None else clock
     times = clock.numbers(times_column, time)
     places = {name: numbers(table.column(name), name) for name in space}
     values = numbers(table.column(target), target)
@@ -159,22 +163,30 @@ def survey_table(
     return dataclasses.replace(survey, notes=_notes(survey, target))
 
 
-def _guess_time(columns: "dict[str, pd.Series]") -> Guess | None:
+def _guess_time(
+    table: Table, columns: "dict[str, pd.Series]", time_format: str | None
+) -> tuple[Guess | None, str | None]:
+    """The column of times by its first rows, or why the first that is named like one cannot be read."""
     import pandas as pd
 
     for name, column in columns.items():
         if pd.api.types.is_datetime64_any_dtype(column.dtype) or isinstance(column.dtype, pd.PeriodDtype):
-            return Guess((name,), f"column {name!r} holds times ({column.dtype})")
+            return Guess((name,), f"column {name!r} holds times ({column.dtype})"), None
     named = sorted((name for name in columns if _time_rank(name) is not None), key=lambda name: _time_rank(name) or 0)
+    objections: list[str] = []
     for name in named:
-        clock = _clock_or_none(columns[name], name)
-        if clock is not None:
-            return Guess((name,), f"column {name!r} is named like a time and holds {_kind_words(clock)}")
+        found = _clock_or_objection(columns[name], name, time_format)
+        if isinstance(found, str):
+            # The first rows may leave open what all of them settle: whether the day or the month comes first.
+            found = _clock_or_objection(table.column(name), name, time_format)
+        if isinstance(found, Clock):
+            return Guess((name,), f"column {name!r} is named like a time and holds {_kind_words(found)}"), None
+        objections.append(found)
     for name, column in columns.items():
-        clock = None if _is_numeric(column) else _clock_or_none(column, name)
-        if clock is not None:
-            return Guess((name,), f"column {name!r} holds {_kind_words(clock)}")
-    return None
+        found = "a number" if _is_numeric(column) else _clock_or_objection(column, name, time_format)
+        if isinstance(found, Clock):
+            return Guess((name,), f"column {name!r} holds {_kind_words(found)}"), None
+    return None, objections[0] if objections else None
 
 
 def _time_rank(name: str) -> int | None:
@@ -182,12 +194,14 @@ def _time_rank(name: str) -> int | None:
     return next((rank for rank, word in enumerate(_TIME_WORDS) if word in words), None)
 
 
-def _clock_or_none(column: "pd.Series", name: str) -> Clock | None:
+def _clock_or_objection(column: "pd.Series", name: str, time_format: str | None) -> Clock | str:
     column = column[column.notna()].reset_index(drop=True)
+    if not len(column):
+        return f"column {name!r} has no times"
     try:
-        return learn_clock(column, name) if len(column) else None
-    except (ValueError, TypeError):
-        return None
+        return learn_clock(column, name, text_format=time_format)
+    except (ValueError, TypeError) as error:
+        return str(error)
 
 
 def _kind_words(clock: Clock) -> str:

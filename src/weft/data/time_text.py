@@ -12,7 +12,7 @@ from weft.data.tables import name_rows
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["TextTimes", "read_time_text", "write_time_text"]
+__all__ = ["TextTimes", "is_iso_format", "read_time_text", "write_time_text"]
 
 _CLOCK_TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 _DATES = (
@@ -33,6 +33,7 @@ _ISO = re.compile(
     r"((?P<join>[T ])(?P<hours>\d{2})(?P<minutes>:\d{2})?(?P<seconds>:\d{2})?(?P<fraction>[.,]\d+)?)?"
     r"(?P<offset>Z|[+-]\d{2}:?\d{2}|[+-]\d{2})?"
 )
+_ISO_FORMAT = re.compile(r"%Y-%m(-%d)?([T ]%H(:%M)?(:%S)?(\.%f)?)?(%z)?")
 
 
 @final
@@ -54,7 +55,12 @@ def read_time_text(column: "pd.Series", name: str, text_format: str | None) -> T
     codes, distinct = pd.factorize(column.astype(object))
     texts = pd.Series(distinct, dtype=object).str.strip()
     if text_format is not None:
-        times = pd.to_datetime(texts, format=text_format, errors="coerce", utc="%z" in text_format)
+        try:
+            times = pd.to_datetime(texts, format=text_format, errors="coerce", utc="%z" in text_format)
+        except ValueError as error:
+            raise ValueError(
+                f"time_format must be as strptime takes it, such as '%d/%m/%Y %H:%M'; it is {text_format!r} ({error})"
+            ) from error
         _refuse_unread(times, column, codes, name, f"times like {text_format!r}")
         return TextTimes(pd.DatetimeIndex(times).take(codes), text_format)
     iso = _read_iso(texts, name)
@@ -72,9 +78,14 @@ def read_time_text(column: "pd.Series", name: str, text_format: str | None) -> T
         if not first.equals(other):
             raise ValueError(
                 f"column {name!r} can be read as {first_format!r} and as {other_format!r} "
-                f"(row 0 has {str(column.iloc[0])!r}); write dates as 2020-03-27 or say which with text_format"
+                f"(row 0 has {str(column.iloc[0])!r}); say which with time_format (--time-format), or write dates as 2020-03-27"
             )
     return TextTimes(pd.DatetimeIndex(first).take(codes), first_format)
+
+
+def is_iso_format(text_format: str) -> bool:
+    """Whether times so written are ISO 8601, which can be read without being told."""
+    return _ISO_FORMAT.fullmatch(text_format) is not None
 
 
 def write_time_text(index: Any, text_format: str) -> Any:

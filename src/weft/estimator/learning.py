@@ -44,6 +44,7 @@ class Settings:
     transform: str | None
     seasonality: Any
     time_step: str | float | int | None
+    time_format: str | None
     power: float
     engine: str
     seed: int
@@ -74,6 +75,7 @@ def translation_for(settings: Settings, roles: Roles, rows: Measurements) -> Tra
         transform=settings.transform,
         standardise=is_standardised(likelihood),
         time_step=settings.time_step,
+        time_format=settings.time_format,
     )
 
 

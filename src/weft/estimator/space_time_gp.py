@@ -51,7 +51,8 @@ class SpaceTimeGP:
     long, a number from about so many rows, None from all; predictions always use all rows. `place_offsets` gives each
     place a level of its own where there are fewer pseudo-points than places and it makes a difference.
     `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more component.
-    `time_step` ("1D", "6h") puts times on a regular step. `noise_variance`, `exposure` and `trials` name columns; noise
+    `time_step` ("1D", "6h") puts times on a regular step; `time_format` ("%d/%m/%Y", as in `strptime`) says how text
+    spells times where that is not plain. `noise_variance`, `exposure` and `trials` name columns; noise
     variances are of the transformed target. A table to predict may lack these: its rows then have no noise of their
     own, exposure 1 and one trial. `units` of the target are written to gridded output.
 
@@ -72,6 +73,7 @@ class SpaceTimeGP:
         transform: str | None = None,
         seasonality: Any = (),
         time_step: str | float | int | None = None,
+        time_format: str | None = None,
         noise_variance: str | None = None,
         exposure: str | None = None,
         trials: str | None = None,
@@ -94,6 +96,7 @@ class SpaceTimeGP:
         self.transform = transform
         self.seasonality = seasonality
         self.time_step = time_step
+        self.time_format = time_format
         self.noise_variance = noise_variance
         self.exposure = exposure
         self.trials = trials
@@ -315,6 +318,7 @@ class SpaceTimeGP:
             transform=self.transform,
             seasonality=self.seasonality,
             time_step=self.time_step,
+            time_format=self.time_format,
             power=self.power,
             engine=self.engine,
             seed=self.seed,

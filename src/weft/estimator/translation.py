@@ -94,6 +94,7 @@ def learn_translation(
     transform: str | None,
     standardise: bool,
     time_step: str | float | int | None,
+    time_format: str | None = None,
 ) -> Translation:
     """The translation of these rows; rows nothing can be learned from are refused in a sentence."""
     if rows.num_rows == 0:
@@ -103,7 +104,7 @@ def learn_translation(
     present = ~np.isnan(rows.values)
     if present.sum() < 2:
         raise ValueError(f"only one row has a value of {target_name!r}; a model needs more than one")
-    clock = learn_clock(rows.time, time_name, time_step=time_step)
+    clock = learn_clock(rows.time, time_name, time_step=time_step, text_format=time_format)
     scaling = learn_scaling(rows.space)
     times = clock.numbers(rows.time, time_name)[present]
     if np.all(times == times[0]):
