@@ -24,6 +24,14 @@ def require_float64() -> None:
         raise ValueError("float64 is off; call jax.config.update('jax_enable_x64', True) first")
 
 
+def require_whole(name: str, number: object, least: int) -> None:
+    """Raise unless `number` is a whole number of at least `least`."""
+    if isinstance(number, bool) or not isinstance(number, int | np.integer):
+        raise TypeError(f"{name} must be a whole number; it is {number!r}")
+    if number < least:
+        raise ValueError(f"{name} must be at least {least}; it is {number}")
+
+
 def is_concrete(value: object) -> bool:
     """Whether the numbers in `value` can be looked at, which they cannot under `jit` or `grad`."""
     return not isinstance(value, jax.core.Tracer)

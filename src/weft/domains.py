@@ -48,7 +48,10 @@ def as_float64(value: Any) -> Any:
     """`value` as a float64 array; a NumPy one (so that no JAX setting matters yet) unless JAX made it."""
     if isinstance(value, jax.Array):
         return value
-    return np.asarray(value, dtype=np.float64)
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"a parameter must be a number or an array of numbers; it is {value!r}") from error
 
 
 def parameter(domain: Domain, **kwargs: Any) -> Any:

@@ -7,7 +7,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from weft.arrays import AnyArray, is_concrete, require_float64
+from weft.arrays import ARRAYS, AnyArray, is_concrete, require_float64
 from weft.domains import Parametrised, as_float64
 from weft.kernels import Constant, Linear, Separable, SumSeparable
 from weft.likelihoods import Likelihood
@@ -103,6 +103,10 @@ def checked_pseudo_points(pseudo_points: Any, components: tuple[Separable, ...])
 
 
 def checked_matrix(matrix: Any, components: tuple[Separable, ...]) -> AnyArray:
+    if isinstance(matrix, list) and len({np.shape(part) for part in matrix if isinstance(part, ARRAYS)}) > 1:
+        raise TypeError(
+            "pseudo_points of the components differ in size: give them as a tuple of matrices, not as a list"
+        )
     matrix = as_float64(matrix)
     if matrix.ndim != 2 or matrix.shape[0] == 0:
         raise ValueError(f"pseudo_points must be a matrix, one row a point; its shape is {matrix.shape}")

@@ -74,6 +74,8 @@ def place(
     weight, and beyond 20,000 it measures the average on so many.
     """
     seen = weighted_places(data, weights)
+    if isinstance(count, float | np.floating):
+        raise TypeError(f"count must be a whole number, 'auto' or a matrix of points; it is {count}")
     if not isinstance(count, int | np.integer | str):
         return given_points(count, seen.places.shape[1])
     if isinstance(count, str) and count != "auto":

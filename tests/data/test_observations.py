@@ -69,6 +69,9 @@ T, X, Y = np.zeros(3), np.zeros((3, 2)), np.ones(3)
         ((T, X, Y), {"noise_variance": [1.0, 1.0]}, ValueError, r"one per row \(3\); its shape is \(2,\)"),
         ((T, X, Y), {"exposure": [1.0, 0.0, 1.0]}, ValueError, "exposure must be finite and positive; row 1"),
         ((T, X, ["a", "b", "c"]), {}, TypeError, "values must be numbers"),
+        ((T, X, Y + 1j), {}, TypeError, "values must be real numbers; they are complex128"),
+        ((T.astype("M8[D]"), X, Y), {}, TypeError, r"they are datetime64\[D\], so say in which unit"),
+        ((T, X, Y), {"noise_variance": "much"}, TypeError, "noise_variance must be numbers"),
     ],
 )
 def test_wrong_rows_are_refused(args, kwargs, error, message):

@@ -98,6 +98,30 @@ def test_many_rows_at_few_places(precision):
     assert_allclose(found, oracle.log_normaliser_in_many_digits(dense), rtol=max(1e-11, 1e-16 * precision))
 
 
+@pytest.mark.parametrize("how", ["no weights", "no precision"])
+def test_many_rows_that_say_nothing(how):
+    """More rows than the bottleneck is wide, and none of them with information: gradients are there all the same."""
+    rng = np.random.default_rng(9)
+    dense = chains.with_rows(rng, [chains.random_part(rng, 2, 3, 2)], [2, 6, 3], 4)
+    silent = np.repeat(np.arange(3), [2, 6, 3]) == 1
+    if how == "no precision":
+        dense = dataclasses.replace(dense, precision=np.where(silent, 0.0, dense.precision))
+    else:
+        weights = np.vstack([dense.weights, np.zeros((1, dense.weights.shape[1]))])
+        dense = dataclasses.replace(dense, weights=weights, place=np.where(silent, len(weights) - 1, dense.place))
+    assert_gradient(dense)
+
+
+def test_a_second_derivative_is_refused():
+    chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(chains.stationary()))
+
+    def value(v):
+        return cpu.log_normaliser(chain, weights, dataclasses.replace(rows, value=v))
+
+    with pytest.raises(TypeError, match=r"differentiated once only.*engine='scan'"):
+        jax.hessian(value)(rows.value)
+
+
 def test_both_ends_give_the_same_value_and_gradient_along_parameters(both_ends):
     """Matrix by matrix the gradient is that of another function; along the kernels' parameters it is the same."""
     at = np.array([2.0, 0.7, 1.3, 0.6])

@@ -78,9 +78,10 @@ def test_filtered_answers_see_the_past_alone():
         assert_allclose(filtered.variance[number], covariance[0, 0], rtol=1e-7)
 
 
-def test_one_step_ahead_residuals_equal_dense():
-    twin = twin_of(True)
-    ahead = weft.condition(twin.model, twin.data).one_step_ahead()
+@pytest.mark.parametrize(("exact", "power"), [(True, 0.0), (False, 0.0), (False, 0.4), (False, 1.0)])
+def test_one_step_ahead_residuals_equal_dense(exact, power):
+    twin = twin_of(exact)
+    ahead = weft.condition(twin.model, twin.data, power=power).one_step_ahead()
     problem = twin.dense
     assert sorted(ahead.row) == np.flatnonzero(~np.isnan(twin.values)).tolist()
     for row, residual, variance in zip(*ahead, strict=True):
@@ -91,9 +92,28 @@ def test_one_step_ahead_residuals_equal_dense():
                 dense.total(dense.prior, problem.components, *(problem.times[[row]], problem.places[[row]]) * 2),
             )
         else:
-            mean, covariance = dense.posterior(past, problem.times[[row]], problem.places[[row]])
+            mean, covariance = dense.posterior(past, problem.times[[row]], problem.places[[row]], power=power)
         assert_allclose(residual, problem.values[row] - mean[0], rtol=1e-7, atol=1e-9)
         assert_allclose(variance, covariance[0, 0] + problem.noise_variance[row], rtol=1e-7)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_rows_keep_their_numbers_through_updates_and_files(exact, tmp_path):
+    """Missing rows count too, and a batch's rows are numbered after those of the batches before."""
+    twin = twin_of(exact)
+    late_first = np.argsort(-twin.times, kind="stable")
+    batches = np.array_split(late_first, 3)
+    posterior = weft.condition(twin.model, take(twin, batches[0]))
+    for batch in batches[1:]:
+        posterior.save(tmp_path / "posterior.weft", rows=True)
+        posterior = weft.load(tmp_path / "posterior.weft").update(take(twin, batch))
+    together = weft.condition(twin.model, take(twin, late_first)).one_step_ahead()
+    ahead = posterior.one_step_ahead()
+    assert_allclose(twin.times[late_first][ahead.row], np.sort(twin.times[~np.isnan(twin.values)]))
+    in_order, expected = np.argsort(ahead.row), np.argsort(together.row)
+    np.testing.assert_array_equal(ahead.row[in_order], together.row[expected])
+    assert_allclose(ahead.residual[in_order], together.residual[expected], rtol=1e-7, atol=1e-9)
+    assert_allclose(ahead.variance[in_order], together.variance[expected], rtol=1e-7)
 
 
 def take(twin: Twin, rows: np.ndarray) -> weft.Observations:

@@ -9,6 +9,7 @@ import weft
 from tests.oracles import dense
 from tests.problems import sum_separable
 from weft.inference import queries
+from weft.inference.sites import check_problem
 
 # Beyond the last, before the first, at training times, between, at a day all missing; unsorted, and one row twice.
 TIMES = np.array([5.5, -1.0, 0.3, 1.5, 2.0, 4.2, 0.3, 9.0, -1.0])
@@ -103,3 +104,60 @@ def test_a_wrong_question_is_refused(times, places, message):
     twin = sum_separable()
     with pytest.raises(ValueError, match=message):
         weft.condition(twin.model, twin.data).marginals(times, places)
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ({"noise_variance": -5.0}, ValueError, "noise_variance must be finite and zero or positive; row 0 is -5.0"),
+        ({"noise_variance": [1.0, np.nan]}, ValueError, "noise_variance must be finite"),
+        ({"noise_variance": [1.0, 1.0, 1.0]}, ValueError, r"one per row \(2\)"),
+        ({"noise_variance": "much"}, TypeError, "noise_variance must be numbers"),
+        ({"exposure": 2.0}, ValueError, "makes no use of exposure"),
+        ({"trials": 1.5}, ValueError, "makes no use of trials"),
+    ],
+)
+def test_wrong_particulars_of_a_row_are_refused(given, error, message):
+    twin = sum_separable("matern12", "matern32")
+    with pytest.raises(error, match=message):
+        weft.condition(twin.model, twin.data).predict(TIMES[:2], PLACES[:2], **given)
+
+
+def test_trials_of_a_prediction_are_whole_numbers():
+    kernel = weft.Separable(space=weft.EQ(1.0), time=weft.Matern12(2.0))
+    data = weft.Observations(np.arange(3.0), PLACES[:3], np.array([0.0, 1.0, 2.0]), trials=2)
+    posterior = weft.condition(weft.Model(kernel, weft.Binomial()), data)
+    with pytest.raises(ValueError, match="trials must be whole numbers"):
+        posterior.predict(TIMES[:2], PLACES[:2], trials=[1.5, 2.0])
+    with pytest.raises(ValueError, match="trials must be finite and positive"):
+        posterior.predict(TIMES[:2], PLACES[:2], trials=[0, 2])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m, d: weft.fit(m, d, restarts=-1), "restarts must be at least 0; it is -1"),
+        (lambda m, d: weft.condition(m, d).sample(TIMES, PLACES, seed=-1), "seed must be at least 0"),
+        (lambda m, d: weft.condition(m, d).aggregate(TIMES, PLACES, TIMES * np.nan), "weights must be finite"),
+    ],
+)
+def test_wrong_numbers_get_one_clear_sentence(call, message):
+    twin = sum_separable("matern12", "matern32")
+    with pytest.raises(ValueError, match=message):
+        call(twin.model, twin.data)
+
+
+def test_a_model_and_its_data_are_told_apart():
+    twin = sum_separable("matern12", "matern32")
+    check_problem(twin.model, twin.data)
+    with pytest.raises(TypeError, match=r"data must be weft.Observations.*it is a tuple"):
+        check_problem(twin.model, (twin.times, twin.places, twin.values))
+    with pytest.raises(TypeError, match=r"model must be a weft.Model; it is a Observations"):
+        check_problem(twin.data, twin.model)
+
+
+def test_exposure_is_not_ignored_by_a_likelihood_that_has_no_use_for_it():
+    twin = sum_separable("matern12", "matern32")
+    data = weft.Observations(twin.times, twin.places, twin.values, exposure=np.linspace(1, 2, len(twin.times)))
+    with pytest.raises(ValueError, match="Gaussian makes no use of exposure"):
+        weft.log_evidence(twin.model, data)

@@ -143,16 +143,29 @@ def as_numbers(array: ArrayLike, name: str, ndim: int) -> np.ndarray:
         raise TypeError(
             f"{name} must be known numbers; inside jit or grad make the Observations outside and pass them in"
         )
-    try:
-        numbers = np.asarray(array, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be numbers; {error}") from error
+    numbers = as_floats(array, name)
     if numbers.ndim != ndim:
         wanted = (
             "a vector, one entry a row" if ndim == 1 else "a matrix, one row a measurement and one column a coordinate"
         )
         raise ValueError(f"{name} must be {wanted}; its shape is {numbers.shape}")
     return numbers
+
+
+def as_floats(array: ArrayLike, name: str) -> np.ndarray:
+    """`array` as float64 NumPy; dates and complex numbers, which NumPy would take for numbers, are refused."""
+    try:
+        given = np.asarray(array)
+        if given.dtype.kind in "mM":
+            raise TypeError(
+                f"{name} must be numbers; they are {given.dtype}, so say in which unit: "
+                f"({name} - {name}.min()) / numpy.timedelta64(1, 'D') counts days"
+            )
+        if given.dtype.kind == "c":
+            raise TypeError(f"{name} must be real numbers; they are {given.dtype}")
+        return np.asarray(given, dtype=np.float64)
+    except ValueError as error:
+        raise TypeError(f"{name} must be numbers; {error}") from error
 
 
 def refuse_rows(bad: np.ndarray, rule: str, array: np.ndarray) -> None:
@@ -165,13 +178,23 @@ def per_row(
     numbers: ArrayLike | None, name: str, grouping: Grouping, present: np.ndarray, *, allows_zero: bool
 ) -> np.ndarray | None:
     """One number a row present, sorted as they are; a single number counts for every row."""
+    array = numbers_per_row(numbers, name, len(present), allows_zero=allows_zero, present=present)
+    return None if array is None else array[grouping.row]
+
+
+def numbers_per_row(
+    numbers: ArrayLike | None, name: str, num_rows: int, *, allows_zero: bool, present: np.ndarray | None = None
+) -> Float[np.ndarray, " row"] | None:
+    """One number a row, from one for all or one each; those of rows not present may be anything."""
     if numbers is None:
         return None
-    array = np.asarray(numbers, dtype=np.float64)
+    array = as_floats(numbers, name)
     if array.ndim == 0:
-        array = np.full(len(present), array)
-    if array.shape != present.shape:
-        raise ValueError(f"{name} must be one number or one per row ({len(present)}); its shape is {array.shape}")
-    bad = present & ~(np.isfinite(array) & ((array >= 0) if allows_zero else (array > 0)))
+        array = np.full(num_rows, array)
+    if array.shape != (num_rows,):
+        raise ValueError(f"{name} must be one number or one per row ({num_rows}); its shape is {array.shape}")
+    bad = ~(np.isfinite(array) & ((array >= 0) if allows_zero else (array > 0)))
+    if present is not None:
+        bad &= present
     refuse_rows(bad, f"{name} must be finite and {'zero or ' if allows_zero else ''}positive", array)
-    return array[grouping.row]
+    return array

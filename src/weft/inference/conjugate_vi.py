@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 from weft.arrays import AnyArray
 from weft.data.observations import Observations
 from weft.engines.base import Engine
-from weft.inference.sites import Sites, rows_of
+from weft.inference.sites import Sites, extras_of, rows_of
 from weft.likelihoods import Likelihood, RowExtras
 from weft.state_space.chain import Chain, Queries, Rows
 from weft.state_space.prior import Prior
@@ -135,10 +135,6 @@ def row_terms(
 
     (_, terms), gradient = jax.value_and_grad(total, has_aux=True)((jnp.asarray(mean), jnp.asarray(variance)))
     return RowTerms(terms, *gradient)
-
-
-def extras_of(data: Observations) -> RowExtras:
-    return RowExtras(exposure=data.exposure, trials=data.trials, noise_variance=data.noise_variance)
 
 
 def search_sites(

@@ -7,7 +7,7 @@ from weft.arrays import require_float64
 from weft.data.observations import Observations
 from weft.engines.choose import choose_engine
 from weft.inference.approximate import require_variational
-from weft.inference.sites import check_power, gaussian_sites, rows_of
+from weft.inference.sites import check_power, check_problem, gaussian_sites, rows_of
 from weft.inference.variational import SearchMemory, variational_bound
 from weft.likelihoods import Gaussian
 from weft.model import Model
@@ -27,13 +27,14 @@ def log_evidence(
 
     The ELBO is [eqn:saturated-bound-appendix]; one filter pass gives its first term. `correction=False` leaves out the
     term that charges for unexplained variance: at power 0 that is DTC. Differentiable in the model, pseudo-points
-    included.
+    included; twice with engine="scan" only.
 
     Of a likelihood that is not Gaussian it is the variational bound at the best Gaussian sites (`conjugate_vi`), outside
     of `jit`; `memory`, one for several evaluations, lets each search for sites start where the last one ended.
     """
     require_float64()
     check_power(power)
+    check_problem(model, data)
     prior = make_prior(model, data)
     if not isinstance(model.likelihood, Gaussian):
         require_variational(model, power, correction)

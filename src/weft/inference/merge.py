@@ -1,14 +1,38 @@
 # SPDX-License-Identifier: MIT
 """Putting batches of rows together."""
 
+from typing import NamedTuple
+
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from weft.arrays import AnyArray
 from weft.data.layout import Layout
 from weft.data.observations import Observations
 from weft.inference.queries import spread
 from weft.state_space.chain import Rows
+
+
+class Given(NamedTuple):
+    """Of each row held: its number in what was given, batch after batch, and the variance that pseudo-points leave unexplained there."""
+
+    row: Int[np.ndarray, " row"]
+    unexplained: Float[np.ndarray, " row"]
+    # How many rows all batches had, missing ones included.
+    num_rows: int
+
+
+def merge_given(
+    old_times: Float[np.ndarray, " old"], old: Given, new_times: Float[np.ndarray, " new"], new: Given
+) -> Given:
+    """Both, in the order in which rows of both are held: by time, rows of one time batch after batch."""
+    order = np.argsort(np.concatenate([old_times, new_times]), kind="stable")
+    return Given(
+        np.concatenate([old.row, old.num_rows + new.row])[order],
+        np.concatenate([old.unexplained, new.unexplained])[order],
+        old.num_rows + new.num_rows,
+    )
+
 
 Batch = tuple[Float[np.ndarray, " _"], Rows, Float[AnyArray, "_ bottleneck"]]
 

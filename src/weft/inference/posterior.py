@@ -9,21 +9,22 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.arrays import AnyArray, ArrayLike, require_float64
+from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
 from weft.data.archive import write_archive
 from weft.data.layout import Layout
-from weft.data.observations import Observations, distinct_rows
+from weft.data.observations import Observations, as_floats, distinct_rows, numbers_per_row
 from weft.engines.base import Moments
 from weft.engines.choose import choose_engine
 from weft.inference import joint
 from weft.inference.approximate import find_sites
 from weft.inference.filtering import FilterRun, Kept, run_filter, starting
-from weft.inference.merge import concatenate_observations, merge_rows
+from weft.inference.merge import Given, concatenate_observations, merge_given, merge_rows
 from weft.inference.prediction import Marginals, Prediction
 from weft.inference.queries import Question, blocks_of_rows, checked_rows
-from weft.inference.sites import check_power, gaussian_sites, rows_of
+from weft.inference.sites import check_power, check_problem, gaussian_sites, rows_of
 from weft.inference.storage import KIND, Parts, to_plain_parts
 from weft.likelihoods import Gaussian, RowExtras
+from weft.likelihoods.base import check_extras
 from weft.model import Model
 from weft.state_space.chain import Chain, Queries, Rows
 from weft.state_space.features import Basis
@@ -31,7 +32,7 @@ from weft.state_space.prior import bases_of, chain_at, make_prior, num_pseudo
 
 
 class OneStepAhead(NamedTuple):
-    """Each observed row as forecast from earlier times alone; `row` says where it stood in the data given."""
+    """Each observed row as forecast from earlier times alone; `row` is its number in the data given, batch after batch."""
 
     row: Int[np.ndarray, " row"]
     residual: Float[np.ndarray, " row"]
@@ -42,6 +43,14 @@ def condition(model: Model, data: Observations, *, power: float = 0.0, engine: s
     """The posterior of `model` given `data`; `power` as in `log_evidence`."""
     require_float64()
     check_power(power)
+    check_problem(model, data)
+    return _condition(model, data, data.row, data.grouping.num_given, power, engine)
+
+
+def _condition(
+    model: Model, data: Observations, row: Int[np.ndarray, " row"], count: int, power: float, engine: str
+) -> "Posterior":
+    """The posterior; `row` numbers the rows present, of the `count` given."""
     prior = make_prior(model, data)
     sites = find_sites(model, data, prior, power=power, engine=choose_engine(engine))
     return Posterior(
@@ -53,6 +62,7 @@ def condition(model: Model, data: Observations, *, power: float = 0.0, engine: s
         log_constant=float(sites.log_constant),
         power=power,
         engine=engine,
+        given=Given(row, np.asarray(prior.unexplained), count),
         batches=(data,),
     )
 
@@ -75,6 +85,7 @@ class Posterior:
         log_constant: float,
         power: float,
         engine: str,
+        given: Given,
         batches: tuple[Observations, ...] = (),
         kept: tuple[Kept, ...] = (),
     ):
@@ -86,6 +97,7 @@ class Posterior:
         self.log_constant = log_constant
         self.power = power
         self.engine = engine
+        self.given = given
         self.batches = batches
         self._engine = choose_engine(engine)
         self._kept = kept
@@ -159,14 +171,13 @@ class Posterior:
     ) -> Prediction:
         """What would be observed; `noise_variance` (the rows' own), `exposure` and `trials` as in Observations."""
         latent = self.marginals(times, places)
-        given = {"noise_variance": noise_variance, "exposure": exposure, "trials": trials}
+        count = len(latent.mean)
         extra = RowExtras(
-            **{
-                name: np.broadcast_to(np.asarray(numbers, dtype=np.float64), latent.mean.shape)
-                for name, numbers in given.items()
-                if numbers is not None
-            }
+            noise_variance=numbers_per_row(noise_variance, "noise_variance", count, allows_zero=True),
+            exposure=numbers_per_row(exposure, "exposure", count, allows_zero=False),
+            trials=numbers_per_row(trials, "trials", count, allows_zero=False),
         )
+        check_extras(self.model.likelihood, latent.mean, extra, None)
         return Prediction(self.model.likelihood, latent, extra)
 
     def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
@@ -180,7 +191,9 @@ class Posterior:
         No covariance over the rows is built, so a regional mean over years of days costs one pass.
         """
         times, places = checked_rows(times, places, self.num_columns)
-        weights = np.asarray(weights, dtype=np.float64)
+        weights = as_floats(weights, "weights")
+        if not np.all(np.isfinite(weights)):
+            raise ValueError(f"weights must be finite; {np.count_nonzero(~np.isfinite(weights))} of them are not")
         if weights.ndim not in (1, 2) or weights.shape[-1] != len(times):
             raise ValueError(
                 f"weights must have one number a row ({len(times)}), or a row of them for each sum; their shape is {weights.shape}"
@@ -194,8 +207,8 @@ class Posterior:
     ) -> Float[np.ndarray, "draw query"]:
         """`num` exact joint draws of f over rows, across places and times, forecasts included; one draw a row of the answer."""
         times, places = checked_rows(times, places, self.num_columns)
-        if num < 1:
-            raise ValueError(f"num must be at least 1; it is {num}")
+        require_whole("num", num, 1)
+        require_whole("seed", seed, 0)
         if len(times) == 0:
             return np.empty((num, 0))
         asked = self._ask(times, places)
@@ -222,23 +235,30 @@ class Posterior:
         rows = Rows(Layout(np.repeat(offsets, 2)[:-1]), self.rows.place, self.rows.value, self.rows.precision)
         moments = self._engine.moments(twice, self.weights, rows, asked, filtered=True)
         residual = np.asarray(self.rows.value) - np.asarray(moments.mean).sum(axis=1)
-        variance = np.asarray(moments.total_variance) + 1 / np.asarray(self.rows.precision)
-        return OneStepAhead(self._row_numbers(), residual, variance)
+        # A site's variance holds the share `power` of what pseudo-points leave unexplained; the difference has all of it.
+        rest = (1 - self.power) * self.given.unexplained
+        variance = np.asarray(moments.total_variance) + 1 / np.asarray(self.rows.precision) + rest
+        return OneStepAhead(self.given.row, residual, variance)
 
     def update(self, more: Observations) -> "Posterior":
         """The posterior given `more` rows as well. Rows after the last time cost what they add; late rows re-run from where they fall.
 
         An exact model with rows at new places, and any non-Gaussian likelihood, is conditioned again on everything.
         """
+        check_problem(self.model, more)
+        row_times = np.repeat(self.times, self.rows.layout.counts)
         if self._needs_all_rows(more):
             if not self.batches:
                 raise ValueError(
                     "this update needs the rows seen before, and the posterior was saved without them; save it with rows=True"
                 )
+            added = Given(more.row, np.zeros(more.num_rows), more.grouping.num_given)
+            given = merge_given(row_times, self.given, more.row_times, added)
             everything = concatenate_observations((*self.batches, more))
-            return condition(self.model, everything, power=self.power, engine=self.engine)
+            return _condition(self.model, everything, given.row, given.num_rows, self.power, self.engine)
         new_weights, unexplained = self._weights_of(more)
         sites = gaussian_sites(self.model, more, unexplained, power=self.power)
+        added = Given(more.row, np.asarray(unexplained), more.grouping.num_given)
         times, rows, weights, first_touched = merge_rows(
             (self.times, self.rows, self.weights), (more.times, rows_of(more, sites), new_weights)
         )
@@ -252,6 +272,7 @@ class Posterior:
             log_constant=self.log_constant + float(sites.log_constant),
             power=self.power,
             engine=self.engine,
+            given=merge_given(row_times, self.given, more.row_times, added),
             batches=(*self.batches, more) if self.batches else (),
             kept=untouched,
         )
@@ -275,6 +296,7 @@ class Posterior:
             log_constant=self.log_constant,
             power=self.power,
             engine=self.engine,
+            given=self.given,
             batches=self.batches,
         )
 
@@ -296,12 +318,6 @@ class Posterior:
         own = np.empty(len(self.exact_places), dtype=np.int64)
         own[number[: len(own)]] = np.arange(len(own))
         return np.asarray(self.weights)[own[number[len(own) :]]], np.zeros(more.num_rows)
-
-    def _row_numbers(self) -> Int[np.ndarray, " row"]:
-        """Where each site's row stood in what was given, batch after batch; sites in order where that is not known."""
-        if len(self.batches) != 1:
-            return np.arange(self.rows.layout.num_rows)
-        return self.batches[0].row
 
     def _ask(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Question:
         """The rows asked about as a question; from the last state on where all lie in the future."""

@@ -50,8 +50,8 @@ def check_noise(likelihood: Gaussian, data: Observations, floor: Float[Array, ""
     if not (is_concrete(likelihood.variance) and is_concrete(floor) and is_concrete(data.values)):
         return
     smallest = np.min(np.asarray(likelihood.noise_variance(data.noise_variance)))
-    if smallest == 0:
-        likelihood.check(data.values, RowExtras(noise_variance=data.noise_variance), data.row)
+    if smallest == 0 or data.exposure is not None or data.trials is not None:
+        likelihood.check(data.values, extras_of(data), data.row)
     if smallest < floor:
         warnings.warn(
             f"the smallest noise variance, {smallest:.3g}, is below 1e-10 of the prior variance of f; it is taken as "
@@ -91,6 +91,20 @@ def rows_of(data: Observations, sites: Sites) -> Rows:
     return Rows(grouping.layout, np.asarray(grouping.place_of_row, dtype=np.int32), sites.value, sites.precision)
 
 
+def extras_of(data: Observations) -> RowExtras:
+    return RowExtras(exposure=data.exposure, trials=data.trials, noise_variance=data.noise_variance)
+
+
+def check_problem(model: object, data: object) -> None:
+    """Raise unless these are a model and its data, in this order."""
+    if not isinstance(model, Model):
+        raise TypeError(f"model must be a weft.Model; it is a {type(model).__name__}")
+    if not isinstance(data, Observations):
+        raise TypeError(f"data must be weft.Observations(times, places, values); it is a {type(data).__name__}")
+
+
 def check_power(power: float) -> None:
+    if not isinstance(power, int | float | np.number):
+        raise TypeError(f"power must be a number between 0 and 1; it is {power!r}")
     if not 0.0 <= power <= 1.0:
         raise ValueError(f"power must be between 0 (VFE) and 1 (FITC); it is {power}")

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from weft.arrays import AnyArray, require_float64
 from weft.data.layout import Layout
 from weft.data.observations import Observations
-from weft.inference.merge import concatenate_observations
+from weft.inference.merge import Given, concatenate_observations
 from weft.inference.plain import from_plain, to_plain
 from weft.model import Model
 from weft.state_space.chain import Rows
@@ -34,6 +34,7 @@ class Parts(TypedDict):
     log_constant: float
     power: float
     engine: str
+    given: Given
     batches: tuple[Observations, ...]
 
 
@@ -56,6 +57,9 @@ def to_plain_parts(parts: Parts, arrays: list[np.ndarray], *, with_rows: bool) -
         "log_constant": parts["log_constant"],
         "power": parts["power"],
         "engine": parts["engine"],
+        "row_numbers": keep(parts["given"].row),
+        "unexplained": keep(parts["given"].unexplained if np.any(parts["given"].unexplained) else None),
+        "num_given": parts["given"].num_rows,
         "rows": None,
     }
     if with_rows and parts["batches"]:
@@ -77,6 +81,8 @@ def from_plain_parts(plain: dict[str, Any], arrays: list[np.ndarray]) -> Parts:
         if not isinstance(model, Model):
             raise ValueError("it has no model")
         place, value, precision = (from_plain(plain[name], arrays) for name in ("place", "value", "precision"))
+        numbers, unexplained = (from_plain(plain[name], arrays) for name in ("row_numbers", "unexplained"))
+        given = Given(numbers, np.zeros(len(value)) if unexplained is None else unexplained, int(plain["num_given"]))
         return Parts(
             model=model,
             times=from_plain(plain["times"], arrays),
@@ -86,6 +92,7 @@ def from_plain_parts(plain: dict[str, Any], arrays: list[np.ndarray]) -> Parts:
             log_constant=float(plain["log_constant"]),
             power=float(plain["power"]),
             engine=str(plain["engine"]),
+            given=given,
             batches=() if plain["rows"] is None else (_read_rows(plain["rows"], arrays),),
         )
     except (KeyError, TypeError) as error:

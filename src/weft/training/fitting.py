@@ -18,12 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray, require_float64
+from weft.arrays import AnyArray, require_float64, require_whole
 from weft.data.atomic import check_output
 from weft.data.observations import Observations
 from weft.engines.choose import engine_name
 from weft.engines.cpu.threads import num_processors
 from weft.inference.evidence import log_evidence
+from weft.inference.sites import check_problem
 from weft.inference.variational import SearchMemory
 from weft.likelihoods import Gaussian
 from weft.model import Model
@@ -136,6 +137,9 @@ def fit(
     (lines to the logger "weft") or None. `callback` sees each iteration and may raise StopIteration.
     """
     require_float64()
+    check_problem(model, data)
+    require_whole("restarts", restarts, 0)
+    require_whole("max_iterations", max_iterations, 0)
     space = make_space(
         model, frozen=frozen, bounds=bounds, named=tuple(priors or ()), learn_pseudo_points=learn_pseudo_points
     )

@@ -66,7 +66,10 @@ def _call_back(
     """
     watch_for_interrupts()
     floats = tuple(_differentiable(leaves))
-    words = [jax.lax.bitcast_convert_type(leaf, np.uint32) if k in floats else leaf for k, leaf in enumerate(leaves)]
+    words = [
+        jax.lax.bitcast_convert_type(_differentiated_no_further(leaf), np.uint32) if number in floats else leaf
+        for number, leaf in enumerate(leaves)
+    ]
     results = jax.pure_callback(
         functools.partial(_on_words, function, form, floats),
         tuple(jax.ShapeDtypeStruct((*shape, 2), np.uint32) for shape in shapes),
@@ -74,6 +77,17 @@ def _call_back(
         vmap_method="sequential",
     )
     return tuple(jax.lax.bitcast_convert_type(result, np.float64) for result in results)
+
+
+@jax.custom_jvp
+def _differentiated_no_further(leaf: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The same; words have no derivative, and JAX would take that of the gradient for zero without a word."""
+    return leaf
+
+
+@_differentiated_no_further.defjvp
+def _refuse(primals: Leaves, tangents: Leaves) -> tuple[Any, Any]:
+    raise TypeError("the engine 'cpu' can be differentiated once only; for second derivatives use engine='scan'")
 
 
 def _on_words(

@@ -16,6 +16,8 @@ from weft.engines.cpu.lanes import scale
 # A Gram matrix knows directions without information only to its own rounding: this many units of it are added before factoring.
 GRAM_JITTER = 8 * np.finfo(np.float64).eps
 SMALLEST_CORNER = 1e-15
+# The trace of information where no row has any: its square is a number still.
+SMALLEST = 1e-150
 
 
 class Observed(NamedTuple):
@@ -152,7 +154,8 @@ def compress_by_rotation(routines, observed, start, stop, num_bottleneck, centre
     largest = 0.0
     for i in range(num_bottleneck):
         largest = max(largest, abs(observe[i * num_bottleneck + i]))
+    least = max(SMALLEST_CORNER * largest, SMALLEST)
     for i in range(num_bottleneck):
-        if abs(observe[i * num_bottleneck + i]) < SMALLEST_CORNER * largest:
-            observe[i * num_bottleneck + i] = SMALLEST_CORNER * largest
+        if abs(observe[i * num_bottleneck + i]) < least:
+            observe[i * num_bottleneck + i] = least
     return remainder
