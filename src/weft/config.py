@@ -126,6 +126,8 @@ def read_settings(path: str | os.PathLike) -> Settings:
         raise FileNotFoundError(
             f"there is no config file {name!r}; `weft init TABLE` writes one to start from"
         ) from None
+    except IsADirectoryError:
+        raise IsADirectoryError(f"{name!r} is a folder; give a config file, such as weft.toml") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"{name!r} is not a config file: it is not text ({error.reason})") from error
     try:

@@ -101,6 +101,7 @@ def test_absent_files_are_refused(run: Run, folder: pathlib.Path, small_table: p
     assert_refused(run("fit"), "no table")
     assert_refused(run("fit", small_table, "--config", "absent.toml"), "absent.toml", "weft init")
     assert_refused(run("run"), "weft.toml")
+    assert_refused(run("check", "."), "'.' is a folder")
     assert_refused(run("info", "absent.weft"), "absent.weft")
     assert_refused(run("info", small_table), "not a file weft can read")
     assert_refused(run("fit", small_table, *COLUMNS, "-o", "nowhere/model.weft"), "nowhere", "no folder")

@@ -218,6 +218,21 @@ def test_files_that_are_no_tables(tmp_path, name, content, error, words):
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["t.nc", "t.zarr"])
+def test_a_calendar_of_climate_models_is_named(tmp_path, name):
+    days = xr.Variable("time", [0, 1], {"units": "days since 2000-02-28", "calendar": "noleap"})
+    dataset = xr.Dataset({"v": ("time", [1.0, 2.0])}, coords={"time": days})
+    if name.endswith("nc"):
+        dataset.to_netcdf(tmp_path / name, engine="h5netcdf")
+    else:
+        dataset.to_zarr(tmp_path / name, consolidated=False)
+    with pytest.raises(
+        ValueError, match=r"times \('time'\) in the calendar 'noleap', .*; convert them first"
+    ) as caught:
+        read_table(tmp_path / name)
+    assert "damaged" not in str(caught.value)
+
+
 def test_places_where_nothing_can_be_read_or_written(tmp_path, frame):
     with pytest.raises(FileNotFoundError, match="no file"):
         read_table(tmp_path / "none.csv")

@@ -150,7 +150,7 @@ def test_degrees_are_known_by_name(names, found):
     [
         ("lat", 95.0, r"'lat' must hold degrees between -90 and 90; row 1 \(counting from 0\) has 95.0"),
         ("lon", 400.0, r"'lon' must hold degrees between -180 and 360; row 1 \(counting from 0\) has 400.0"),
-        ("lat", np.nan, "'lat' must hold a number in every row"),
+        ("lat", np.nan, "'lat' must hold a number in every row; row 1 .* has nan: fill it in"),
         ("elevation", np.inf, "'elevation' must hold a number in every row"),
     ],
 )

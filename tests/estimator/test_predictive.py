@@ -9,6 +9,7 @@ from scipy import integrate, stats
 import weft
 from weft.data.scaling import TargetScaling
 from weft.data.transforms import transform_named
+from weft.estimator.answers import quantile_name
 from weft.estimator.predictive import make_predictive
 from weft.inference.prediction import Marginals
 from weft.likelihoods import RowExtras
@@ -104,3 +105,9 @@ def test_a_heavy_tailed_likelihood_is_scored_in_the_targets_units():
     assert_allclose(after.crps, 3.0 * before.crps)
     assert_allclose(after.error, 3.0 * before.error, rtol=1e-9)
     assert_allclose(scaled.quantiles((0.3,), "observation"), standard.quantiles((0.3,), "observation") * 3.0 + 12.0)
+
+
+def test_levels_that_differ_have_names_that_differ():
+    levels = (0.05, 0.5, 0.95, 1e-5, 0.3333333, 0.3333334, 0.9999999)
+    names = ["q0.05", "q0.5", "q0.95", "q1e-05", "q0.3333333", "q0.3333334", "q0.9999999"]
+    assert [quantile_name(level) for level in levels] == names

@@ -4,7 +4,7 @@
 import os
 import pathlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -28,6 +28,8 @@ ENDINGS = {
     ".netcdf": "netcdf",
     ".zarr": "zarr",
 }
+# Names of the calendar people use, in the words of CF.
+_CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
 # Rows handled at a time: enough to be fast, 100 MB at a dozen columns.
 _ROWS_AT_ONCE = 1_000_000
 # What one chunk of a gridded variable should hold: 1 MB, the usual advice for HDF5's chunk cache.
@@ -133,10 +135,11 @@ def _read_netcdf(path: pathlib.Path) -> "xr.Dataset":
     import xarray as xr
 
     with path.open("rb") as file:
-        classic = file.read(3) == b"CDF"
+        engine: Literal["scipy", "h5netcdf"] = "scipy" if file.read(3) == b"CDF" else "h5netcdf"
     try:
-        return xr.load_dataset(path, engine="scipy" if classic else "h5netcdf")
+        return xr.load_dataset(path, engine=engine)
     except (OSError, ValueError, TypeError, KeyError) as error:
+        _refuse_calendar(path, engine)
         raise ValueError(f"{str(path)!r} is not a NetCDF file, or it is damaged ({_first_line(error)})") from error
 
 
@@ -147,7 +150,26 @@ def _read_zarr(path: pathlib.Path) -> "xr.Dataset":
         with xr.open_dataset(path, engine="zarr", chunks=None, consolidated=False) as dataset:
             return dataset.load()
     except (OSError, ValueError, KeyError) as error:
+        _refuse_calendar(path, "zarr")
         raise ValueError(f"{str(path)!r} is not a Zarr store, or it is damaged ({_first_line(error)})") from error
+
+
+def _refuse_calendar(path: pathlib.Path, engine: Literal["scipy", "h5netcdf", "zarr"]) -> None:
+    """Raise if what cannot be read are the times only, because their calendar is that of a climate model."""
+    import xarray as xr
+
+    more: dict[str, Any] = {"consolidated": False} if engine == "zarr" else {}
+    try:
+        with xr.open_dataset(path, engine=engine, decode_times=False, chunks=None, **more) as dataset:
+            calendars = {name: variable.attrs.get("calendar") for name, variable in dataset.variables.items()}
+    except (OSError, ValueError, TypeError, KeyError):
+        return
+    for name, calendar in calendars.items():
+        if calendar is not None and str(calendar).lower() not in _CALENDARS:
+            raise ValueError(
+                f"{str(path)!r} has times ({str(name)!r}) in the calendar {calendar!r}, which has other days than ours; "
+                "convert them first with xarray's .convert_calendar('standard') (it needs cftime)"
+            )
 
 
 def _first_line(error: Exception) -> str:

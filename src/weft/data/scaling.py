@@ -336,7 +336,9 @@ def _unit_vectors(
 def _check_present(values: Float[np.ndarray, " row"], name: str) -> None:
     bad = ~np.isfinite(values)
     if bad.any():
-        raise ValueError(f"column {name!r} must hold a number in every row, to say where; {name_rows(bad, values)}")
+        raise ValueError(
+            f"column {name!r} must hold a number in every row; {name_rows(bad, values)}: fill it in or leave the row out"
+        )
 
 
 def _check_degrees(values: Float[np.ndarray, " row"], name: str, lowest: float, highest: float) -> None:

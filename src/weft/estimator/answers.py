@@ -27,7 +27,9 @@ def check_of(of: str) -> None:
 
 
 def quantile_name(level: float) -> str:
-    return f"q{level:g}"
+    """`q0.05`, with as many digits as tell the level from every other."""
+    short = f"{level:g}"
+    return f"q{short if float(short) == level else repr(float(level))}"
 
 
 def answer_columns(predictive: Predictive, levels: Sequence[float], of: str) -> dict[str, Float[np.ndarray, " row"]]:
