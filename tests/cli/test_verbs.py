@@ -110,7 +110,13 @@ def test_update_scores_and_comparison(run: Run, small_table: pathlib.Path, model
     table[is_late].to_csv("late.csv", index=False)
     assert run("fit", "early.csv", *COLUMNS, "-o", "early.weft", "--max-iterations", "2").status == 0
     updated = run("update", "early.weft", "late.csv", "-o", "updated.weft", "--json")
-    assert updated.json == {"model": "updated.weft", "num_rows_added": is_late.sum(), "num_rows": len(table)}
+    counts = {"num_rows_added": is_late.sum(), "num_rows_repeated": 0, "num_rows": len(table)}
+    assert updated.json == {"model": "updated.weft"} | counts
+
+    assert "already" not in updated.err
+    again = run("update", "early.weft", "early.csv", "-o", "again.weft")
+    held = f"{(~is_late).sum()} of {(~is_late).sum()} rows are at a time and place the model has a value for already"
+    assert f"weft: note: {held}" in again.err
 
     scored = run("score", "early.weft", "late.csv", "--rows", "early_rows.csv", "--json")
     expected = load("early.weft").score(table[is_late])
@@ -128,6 +134,8 @@ def test_update_scores_and_comparison(run: Run, small_table: pathlib.Path, model
     assert run("score", "updated.weft", "late.csv", "--rows", "updated_rows.csv").status == 0
     from_files = run("compare", "updated_rows.csv", "early_rows.csv", "--json").json["scores"]
     assert from_files[0]["difference"] == pytest.approx(compared[0]["difference"], rel=1e-12)
+    write_table(read_table("early_rows.csv"), "early_rows.nc")
+    assert run("compare", "updated_rows.csv", "early_rows.nc", "--json").json["scores"] == from_files
     assert "below 0, the first is better" in run("compare", "updated_rows.csv", "early_rows.csv").out
 
 

@@ -135,8 +135,11 @@ def test_wrong_arguments_are_refused(run: Run, model_file: pathlib.Path, small_t
     assert_refused(run("predict", model_file, small_table, "-o", "p.csv", "--quantiles", "1.5"), "1.5")
     assert_refused(run("predict", model_file, small_table, "-o", "p.csv", "--of", "noise"), "noise")
     assert_refused(run("sample", model_file, small_table, "-o", "s.csv", "--num", "0"), "num")
+    assert_refused(run("sample", model_file, small_table, "-o", "s.csv", "--seed", "-1"), "seed", "-1")
+    assert_refused(run("fit", small_table, *COLUMNS, "--seed", "-1"), "seed", "-1")
+    assert_refused(run("fit", small_table, *COLUMNS, "--pseudo-points", "0"), "pseudo_points", "at least 1")
     assert_refused(run("evaluate", small_table, "--model", model_file, "--by", "day"), "'day'", "station")
-    assert_refused(run("compare", model_file, model_file), "table")
+    assert_refused(run("compare", model_file, model_file), "give a table to score them on")
     assert_refused(run("reproduce", "everything"), "everything", "benchmark")
     assert os.listdir() == []
 
@@ -148,6 +151,15 @@ def test_prediction_table_must_have_the_columns(run: Run, model_file: pathlib.Pa
     table.assign(mean=1.0).to_csv("rows.csv", index=False)
     assert_refused(run("predict", model_file, "rows.csv", "-o", "p.csv"), "'mean'")
     assert os.listdir() == ["rows.csv"]
+
+
+def test_rows_without_values_are_not_scored_or_taken_in(
+    run: Run, model_file: pathlib.Path, small_table: pathlib.Path
+) -> None:
+    pd.read_csv(small_table).assign(tmax=np.nan).to_csv("none.csv", index=False)
+    assert_refused(run("score", model_file, "none.csv"), "no row has a value of 'tmax'")
+    assert_refused(run("update", model_file, "none.csv", "-o", "model.weft"), "no row has a value of 'tmax'")
+    assert os.listdir() == ["none.csv"]
 
 
 def test_full_disk_is_refused(

@@ -50,6 +50,16 @@ def test_update_equals_conditioning_on_everything(fitted, table):
     assert (part.num_rows_, part.num_missing_) == (fitted.num_rows_, fitted.num_missing_) == (150, 1)
 
 
+def test_rows_the_model_has_already_are_counted(fitted, table):
+    """Row 17 has no value yet, so that one there is news; another height is another place."""
+    start = fitted.fitted_
+    part = start.given_only(start.read(table.iloc[: 20 * STATIONS]))
+    again = table.iloc[[17, 20, 21, 22, 20 * STATIONS]].fillna({"value": 25.0})
+    again.iloc[3, again.columns.get_loc("elevation")] += 100.0
+    assert part.num_repeated(part.read(again)) == 2
+    assert part.num_repeated(part.read(table.iloc[20 * STATIONS :])) == 0
+
+
 def test_draws_have_the_predicted_distribution(fitted, table):
     few = table.iloc[[3, 3, 70, 149]]
     drawn = fitted.sample(few, num=600, seed=4)

@@ -62,6 +62,17 @@ CASES = {
     "a season too short": ({"seasonality": "daily"}, lambda table: table, ValueError, "too far apart to show it"),
     "a season of no length": ({"seasonality": (-2.0,)}, lambda table: table, ValueError, "must be positive"),
     "pseudo-points in words": ({"pseudo_points": "many"}, lambda table: table, ValueError, "a count, 'auto', None"),
+    "no pseudo-points": ({"pseudo_points": 0}, lambda table: table, ValueError, "pseudo_points must be at least 1"),
+    "half a pseudo-point": ({"pseudo_points": 2.5}, lambda table: table, ValueError, "pseudo_points must be a count"),
+    "a negative seed": ({"seed": -1}, lambda table: table, ValueError, "seed must be at least 0; it is -1"),
+    "negative iterations": (
+        {"max_iterations": -1},
+        lambda table: table,
+        ValueError,
+        "max_iterations must be at least 0",
+    ),
+    "None of space": ({"space": None}, lambda table: table, ValueError, "space names no column"),
+    "a number of space": ({"space": 7}, lambda table: table, TypeError, "space must name a column"),
     "no kernel": ({"kernel": weft.EQ(1.0)}, lambda table: table, TypeError, r"weft\.Separable"),
     "a target apart": ({}, lambda table: table, ValueError, "leave y out"),
 }
@@ -87,3 +98,38 @@ def test_nothing_is_answered_before_a_fit(table):
 def test_a_column_that_would_be_overwritten_is_refused(fitted, table):
     with pytest.raises(ValueError, match="already has a column 'mean'"):
         fitted.predict(fitted.predict(table.iloc[:3]))
+
+
+def test_rows_without_a_value_cannot_be_scored_or_taken_in(fitted, table):
+    before = fitted.num_rows_
+    for rows in (table.assign(value=np.nan), table.iloc[:0]):
+        for call in (fitted.score, fitted.score_rows):
+            with pytest.raises(ValueError, match="no row has a value of 'value', so there is nothing to score"):
+                call(rows)
+        with pytest.raises(ValueError, match="no row has a value of 'value', so there is nothing to take in"):
+            fitted.update(rows)
+    assert fitted.num_rows_ == before
+
+
+def test_draws_folds_and_comparisons_are_asked_for_in_whole_numbers_and_frames(fitted, table):
+    with pytest.raises(ValueError, match="seed must be at least 0; it is -1"):
+        fitted.sample(table, num=2, seed=-1)
+    with pytest.raises(ValueError, match="num must be at least 1; it is 0"):
+        fitted.sample(table, num=0)
+    with pytest.raises(TypeError, match="folds must be a whole number; it is True"):
+        fitted.cross_validate(table, folds=True)
+    with pytest.raises(ValueError, match="seed must be at least 0"):
+        fitted.cross_validate(table, by="random", seed=-3)
+    with pytest.raises(TypeError, match="fitted estimators and frames of scored rows; it was given a int"):
+        weft.compare(1, 2)
+    with pytest.raises(ValueError, match="give a table to score them on"):
+        weft.compare(fitted, fitted)
+
+
+def test_none_stands_for_no_columns_and_no_seasons(fitted, table):
+    from weft.estimator.building import seasonal_parts
+    from weft.estimator.columns import make_roles
+
+    assert make_roles("time", ("lon", "lat"), "value", None).covariates == ()
+    clock, data = fitted.translation_.clock, fitted.posterior_.batches[0]
+    assert seasonal_parts(None, data, 2, clock, first=2) == ([], [])

@@ -129,9 +129,11 @@ def compare(
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
-    """Refuse a way to hold rows out that there is not, before anything is fitted."""
+    """Refuse a way to hold rows out that there is not, or none at all, before anything is fitted."""
     from weft.folds import KINDS
 
+    if not kinds:
+        raise ValueError(f"by is empty, so nothing would be held out; name one or more of {', '.join(KINDS)}")
     for kind in kinds:
         if kind not in KINDS:
             raise ValueError(f"by must be one of {', '.join(KINDS)}; it is {kind!r}")

@@ -81,11 +81,21 @@ def update(
 
     check_output(output)
     gp = load_estimator(model)
-    before = gp.num_rows_
-    gp.update(read_table(table))
+    before, rows = gp.fitted_, read_table(table)
+    gp.update(rows)
     gp.save(output)
-    added = gp.num_rows_ - before
-    record = {"model": str(output), "num_rows_added": added, "num_rows": gp.num_rows_}
+    added, repeated = gp.num_rows_ - before.num_rows, before.num_repeated(before.read(rows))
+    if repeated:
+        remark(
+            f"weft: note: {repeated:,} of {added:,} rows are at a time and place the model has a value for already; "
+            "each counts as one more measurement"
+        )
+    record = {
+        "model": str(output),
+        "num_rows_added": added,
+        "num_rows_repeated": repeated,
+        "num_rows": gp.num_rows_,
+    }
     emit(record, f"added {added:,} rows, {gp.num_rows_:,} in all; saved {output}", as_json=json)
 
 

@@ -98,6 +98,8 @@ def seasonal_parts(
     seasonality: Any, data: Observations, num_space: int, clock: Clock, *, first: int
 ) -> tuple[list[tuple[str, Separable]], list[str]]:
     """Named seasonal components, and what of them is not learned when they stand at `first` in the kernel."""
+    if seasonality is None:
+        seasonality = ()
     asked = (seasonality,) if isinstance(seasonality, str | int | float) else tuple(seasonality)
     step = median_step(data.times)
     parts = []

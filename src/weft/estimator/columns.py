@@ -2,6 +2,7 @@
 """Which column of a table is what, and the columns themselves as read from it."""
 
 import dataclasses
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -40,11 +41,8 @@ class Roles:
 
 
 def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), **extras: Any) -> Roles:
-    """Checked roles; one column's name may stand for a tuple of one."""
-    chosen = {
-        "space": (space,) if isinstance(space, str) else tuple(space),
-        "covariates": (covariates,) if isinstance(covariates, str) else tuple(covariates),
-    }
+    """Checked roles; one column's name may stand for a tuple of one, and None for none."""
+    chosen = {"space": _several(space), "covariates": _several(covariates)}
     given = {name: column for name, column in extras.items() if column is not None}
     single = {"time": time, "target": target, **given}
     for option, column in [
@@ -62,6 +60,12 @@ def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), **extra
             f"column {repeated[0]!r} is named twice among time, space, covariates and target; name it once"
         )
     return Roles(time, chosen["space"], target, chosen["covariates"], given)
+
+
+def _several(columns: Any) -> tuple[Any, ...]:
+    if columns is None:
+        return ()
+    return (columns,) if isinstance(columns, str) or not isinstance(columns, Iterable) else tuple(columns)
 
 
 @final
@@ -83,6 +87,11 @@ class Measurements:
     def num_missing(self) -> int:
         """Rows without a value."""
         return 0 if self.values is None else int(np.isnan(self.values).sum())
+
+    def require_value(self, roles: Roles, purpose: str) -> None:
+        """Raise unless a row has a value; `purpose` ends the sentence "there is nothing to ..."."""
+        if self.num_missing == self.num_rows:
+            raise ValueError(f"no row has a value of {roles.target!r}, so there is nothing to {purpose}")
 
     def take(self, rows: Int[np.ndarray, " some"]) -> "Measurements":
         """These rows, in this order."""

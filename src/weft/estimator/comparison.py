@@ -3,6 +3,7 @@
 
 from typing import Any
 
+from weft.data.tables import as_table
 from weft.estimator.evaluation import compare_rows
 from weft.estimator.space_time_gp import SpaceTimeGP
 
@@ -21,8 +22,23 @@ def compare(a: Any, b: Any, table: Any = None) -> Any:
     for each in (a, b):
         if isinstance(each, SpaceTimeGP):
             if table is None:
-                raise ValueError("to compare estimators give a table to score them on: compare(a, b, table)")
+                raise ValueError(
+                    "to compare fitted models give a table to score them on, of rows that neither has seen"
+                )
             frames.append(each.score_rows(table))
         else:
-            frames.append(each)
+            frames.append(_scored_rows(each))
     return compare_rows(*frames)
+
+
+def _scored_rows(given: Any) -> Any:
+    """A frame of scored rows of any kind as one of pandas, as it is read back from a file."""
+    import pandas as pd
+
+    try:
+        table = as_table(given)
+    except TypeError:
+        raise TypeError(
+            f"compare takes fitted estimators and frames of scored rows; it was given a {type(given).__name__}"
+        ) from None
+    return pd.DataFrame({name: table.column(name) for name in table.names})

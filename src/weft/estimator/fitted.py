@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.arrays import AnyArray
+from weft.data.tables import distinct_rows
 from weft.estimator.building import COVARIATES
 from weft.estimator.columns import Measurements, Roles, read_measurements
 from weft.estimator.defaults import is_standardised
@@ -56,12 +57,30 @@ class Fitted:
 
     def updated(self, rows: Measurements) -> "Fitted":
         """The same having seen these rows too."""
+        rows.require_value(self.roles, "take in")
         return dataclasses.replace(
             self,
             posterior=self.posterior.update(without(self.offsets, self.translation.observations(rows))),
             num_rows=self.num_rows + rows.num_rows,
             num_missing=self.num_missing + rows.num_missing,
         )
+
+    def num_repeated(self, rows: Measurements) -> int:
+        """How many of these rows have a time and place that the rows kept have a value at."""
+        rows = rows.take(np.flatnonzero(~np.isnan(np.asarray(rows.values))))
+        times, places = self.translation.times(rows), self.translation.places(rows)
+        batches = self.posterior.batches
+        if not batches:
+            return 0
+        kept_times = np.concatenate([batch.row_times for batch in batches])
+        # Most of a long series is at other times.
+        near = np.isin(kept_times, times)
+        kept_places = np.concatenate([np.asarray(batch.row_places) for batch in batches])[near]
+        both = [np.concatenate([kept_places[:, k], places[:, k]]) for k in range(self.translation.num_space)]
+        _, number = distinct_rows([np.concatenate([kept_times[near], times]), *both])
+        # Rows are numbered as they first occur, and those kept come first.
+        num_kept = int(number[: near.sum()].max(initial=-1)) + 1
+        return int(np.count_nonzero(number[near.sum() :] < num_kept))
 
     def given_only(self, rows: Measurements) -> "Fitted":
         """The same parameters having seen these rows and no others.
@@ -109,6 +128,7 @@ class Fitted:
 
     def score_rows(self, rows: Measurements, seed: int) -> Any:
         """A frame with one line a model and scored row: this one, then baselines given the rows seen so far."""
+        rows.require_value(self.roles, "score")
         test = make_sheet(rows, self.translation)
         predictive = self.predictive(rows)
         scores = {MODEL: predictive.score(test.values, seed)}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from jaxtyping import Float
 
+from weft.arrays import require_whole
 from weft.data.clock import Binning
 from weft.data.observations import Observations
 from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
@@ -51,6 +52,10 @@ class Settings:
     max_iterations: int
     learning_rows: int | str | None
     place_offsets: bool
+
+    def __post_init__(self) -> None:
+        require_whole("seed", self.seed, 0)
+        require_whole("max_iterations", self.max_iterations, 0)
 
 
 class Learned(NamedTuple):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from weft.arrays import require_whole
 from weft.data.observations import Observations, distinct_rows
 from weft.estimator.budget import PASS_WORK, work_of
 from weft.kernels import SumSeparable
@@ -33,8 +34,10 @@ def choose_pseudo_points(
     matrix in the coordinates of space. Columns of covariates do not matter: no kernel that needs pseudo-points looks at
     them.
     """
-    if isinstance(setting, str) and setting != "auto":
+    if isinstance(setting, bool | float | np.floating) or (isinstance(setting, str) and setting != "auto"):
         raise ValueError(f"pseudo_points must be a count, 'auto', None or a matrix; it is {setting!r}")
+    if isinstance(setting, int | np.integer):
+        require_whole("pseudo_points", setting, 1)
     space = data.places[:, :num_space]
     distinct, _ = distinct_rows(space)
     num_covariates = data.places.shape[1] - num_space
@@ -45,7 +48,7 @@ def choose_pseudo_points(
         return None if num_covariates == 0 else padded(distinct, num_covariates)
     if is_auto:
         return place(data, most, method="greedy", kernel=kernel, seed=seed)
-    if isinstance(setting, bool) or not isinstance(setting, int | np.integer):
+    if not isinstance(setting, int | np.integer):
         return padded(np.asarray(place(space, setting)), num_covariates)
     # Kilometres and deviations differ in size; each column counts alike.
     deviations = distinct.std(axis=0)

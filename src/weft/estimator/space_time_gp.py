@@ -11,6 +11,7 @@ from typing import Any, final
 
 import numpy as np
 
+from weft.arrays import require_whole
 from weft.data.archive import write_archive
 from weft.data.tables import GridTable, Table
 from weft.estimator.answers import answer_columns, as_answer, check_of, stack_draws
@@ -137,10 +138,10 @@ class SpaceTimeGP:
         """
         if y is not None:
             raise ValueError("the target is a column of the table, named when the estimator was made; leave y out")
-        roles = self._roles()
+        roles, settings = self._roles(), self._settings()
         rows = read_measurements(roles.table(table, with_target=True), roles, with_target=True)
         learned = learn(
-            self._settings(),
+            settings,
             roles,
             rows,
             checkpoint=checkpoint,
@@ -184,6 +185,8 @@ class SpaceTimeGP:
         An xarray Dataset gets one variable `draws` whose first dimension is `draw`.
         """
         check_of(of)
+        require_whole("num", num, 1)
+        require_whole("seed", seed, 0)
         fitted = self._learned()
         asked = fitted.roles.table(table, with_target=False)
         draws = fitted.draws(read_measurements(asked, fitted.roles, with_target=False), num, seed, of)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from weft.arrays import require_whole
 from weft.estimator.budget import num_folds_within, work_of_model
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.evaluation import (
@@ -49,10 +50,12 @@ def cross_validate(
     """
     if output not in OUTPUTS:
         raise ValueError(f"output must be one of {', '.join(OUTPUTS)}; it is {output!r}")
+    count = NUM_FOLDS if num_folds is None else num_folds
+    require_whole("folds", count, 1)
+    require_whole("seed", seed, 0)
     translation = translation_for(settings, roles, rows) if fitted is None else fitted.translation
     sheet = make_sheet(rows, translation)
     present = np.flatnonzero(~np.isnan(sheet.values))
-    count = NUM_FOLDS if num_folds is None else num_folds
     folds = assign_folds(by, sheet.times[present], sheet.places[present], num_folds=count, seed=seed)
     predicted = count if num_folds is not None or fitted is None else _folds_worth(fitted, count)
     if predicted < count:

@@ -129,7 +129,7 @@ def read_checkpoint(path: str | os.PathLike, fingerprint: str) -> Checkpoint:
         )
     if state.fingerprint != fingerprint:
         raise ValueError(
-            f"{name!r} is a checkpoint of another fit (its data, start, options or parameters differ; it learns "
-            f"{', '.join(state.names)}); remove it, or fit without resuming"
+            f"{name!r} is a checkpoint of another fit (its data, start, options or parameters differ); remove it, or fit "
+            "without resuming"
         )
     return state
