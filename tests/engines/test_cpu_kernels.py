@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The cpu engine's small pieces against NumPy: products in panels and whole, blocks of inverses, memory between calls."""
 
+import time
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -136,7 +138,7 @@ def test_components_of_every_size_move_as_their_matrices_say():
 
 
 def test_the_shelf_lends_what_was_given_back_and_forgets_what_is_too_much():
-    shelf = Shelf(most_bytes=800)
+    shelf = Shelf(most_bytes=800, for_a_while=800)
     first = shelf.take(60)
     shelf.give_back(first)
     assert np.shares_memory(shelf.take(50), first)
@@ -148,3 +150,19 @@ def test_the_shelf_lends_what_was_given_back_and_forgets_what_is_too_much():
     shelf.give_back(one)
     shelf.give_back(other)
     assert np.shares_memory(shelf.take(10), other), "the older of the two had to go"
+
+
+def test_the_shelf_keeps_much_for_a_while_only():
+    shelf = Shelf(most_bytes=800, for_a_while=8000, seconds=0.05)
+    large = make_aligned(500)
+    shelf.give_back(large)
+    again = shelf.take(500)
+    assert np.shares_memory(again, large)
+    shelf.give_back(again)
+    shelf.take(600)
+    assert not np.shares_memory(shelf.take(500), large), "it went before a larger one was made"
+    shelf.give_back(large)
+    wait_until = time.monotonic() + 10
+    while shelf._held() and time.monotonic() < wait_until:
+        time.sleep(0.01)
+    assert shelf._held() == 0

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Memory kept between calls: the system hands out fresh pages one fault at a time, which costs a short series a quarter of its time."""
+"""Memory kept between calls: the system hands out fresh pages one fault at a time, zeroed, which costs up to a quarter of a call."""
 
+import os
 import threading
 
 import numpy as np
@@ -8,8 +9,11 @@ from jaxtyping import Float
 
 # Numbers in a cache line.
 LINE = 8
-# At most this much stays with the process between calls.
+# At most this much stays with the process between calls,
 MOST_BYTES = 64 * 2**20
+# and this much for so long after a call: in a fit the next one comes at once.
+MOST_BYTES_FOR_A_WHILE = 640 * 2**20
+SECONDS = 1.0
 
 
 def make_aligned(length: int) -> Float[np.ndarray, " length"]:
@@ -25,10 +29,21 @@ def _from_line(owner: Float[np.ndarray, " longer"], length: int) -> Float[np.nda
 class Shelf:
     """Flat arrays that were given back, for whoever next needs one as long; safe from several threads."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES):
+    def __init__(
+        self, most_bytes: int = MOST_BYTES, for_a_while: int = MOST_BYTES_FOR_A_WHILE, seconds: float = SECONDS
+    ):
         self.most_bytes = most_bytes
+        self.for_a_while = for_a_while
+        self.seconds = seconds
+        self._begin()
+        if hasattr(os, "register_at_fork"):
+            # In a forked child the thread that held the lock, or was to let go, is gone.
+            os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._arrays: list[np.ndarray] = []
+        self._later: threading.Timer | None = None
 
     def take(self, length: int) -> Float[np.ndarray, " length"]:
         """An array of that length, with whatever it held before."""
@@ -38,14 +53,32 @@ class Shelf:
                 best = min(fitting, key=len)
                 self._arrays = [array for array in self._arrays if array is not best]
                 return _from_line(best, length)
+            # Not beside a new large one, or a call would take twice what it needs.
+            self._shrink(self.most_bytes)
         return make_aligned(length)
 
     def give_back(self, array: Float[np.ndarray, " length"]) -> None:
         """Keep the array for later, and let the oldest go where there is no room."""
         owner = array.base
-        if owner is None or owner.nbytes > self.most_bytes:
+        if owner is None or owner.nbytes > self.for_a_while:
             return
         with self._lock:
             self._arrays.append(owner)
-            while sum(kept.nbytes for kept in self._arrays) > self.most_bytes:
-                self._arrays.pop(0)
+            self._shrink(self.for_a_while)
+            if self._held() > self.most_bytes:
+                if self._later is not None:
+                    self._later.cancel()
+                self._later = threading.Timer(self.seconds, self._let_go)
+                self._later.daemon = True
+                self._later.start()
+
+    def _held(self) -> int:
+        return sum(array.nbytes for array in self._arrays)
+
+    def _shrink(self, most_bytes: int) -> None:
+        while self._held() > most_bytes:
+            self._arrays.pop(0)
+
+    def _let_go(self) -> None:
+        with self._lock:
+            self._shrink(self.most_bytes)
