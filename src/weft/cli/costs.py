@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What fitting an estimator to a table will take, found out without fitting it."""
 
-import dataclasses
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -30,19 +29,14 @@ def cost_of(gp: "SpaceTimeGP", table: Any) -> Cost:
 
     from weft.estimator.budget import work_of_model
     from weft.estimator.building import build_start
-    from weft.estimator.columns import EXTRAS, make_roles, read_measurements
     from weft.estimator.defaults import likelihood_from
-    from weft.estimator.learning import Settings, chosen_stretches, translation_for
+    from weft.estimator.learning import chosen_stretches
     from weft.estimator.precision import in_float64
+    from weft.estimator.rehearsal import prepare
     from weft.training.estimate import estimate
 
-    given = gp.get_params()
-    settings = Settings(**{field.name: given[field.name] for field in dataclasses.fields(Settings)})
-    roles = make_roles(gp.time, gp.space, gp.target, gp.covariates, **{name: given[name] for name in EXTRAS})
-    rows = read_measurements(roles.table(table, with_target=True), roles, with_target=True)
-
     def measured() -> Cost:
-        translation = translation_for(settings, roles, rows)
+        settings, _, _, rows, translation = prepare(gp, table)
         data = translation.observations(rows)
         start = build_start(
             data,

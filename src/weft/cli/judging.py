@@ -80,6 +80,7 @@ def evaluate(
     from weft.data.files import check_table_output, write_table
     from weft.estimator import SpaceTimeGP
     from weft.estimator.evaluation import joined
+    from weft.estimator.rehearsal import check_folds, prepare
 
     for file in (output, rows):
         if file is not None:
@@ -87,13 +88,15 @@ def evaluate(
     settings = settings_from(config, table, columns, options)
     kinds = names_in(by) or settings.evaluate.by
     check_kinds(kinds)
+    count = settings.evaluate.folds if folds is None else folds
     data = read_rows(settings)
     if model is not None:
         gp = load_estimator(model)
     else:
         settings, remarks = completed_settings(settings, data, advised=config is None)
-        gp = SpaceTimeGP(**estimator_arguments(settings)) if refit else fit_estimator(settings, data, remarks)
-    count = settings.evaluate.folds if folds is None else folds
+        gp = SpaceTimeGP(**estimator_arguments(settings))
+        check_folds(prepare(gp, data), kinds, count)
+        gp = gp if refit else fit_estimator(settings, data, remarks)
     scored = {kind: cross_validated(gp, data, kind, count, refit=refit) for kind in kinds}
     tidy = joined(tidy for tidy, _ in scored.values())
     if output is not None:

@@ -24,6 +24,7 @@ __all__ = [
     "Logit",
     "Sqrt",
     "Transform",
+    "check_levels",
     "log_density",
     "quantiles",
     "transform_named",
@@ -264,6 +265,14 @@ def transform_named(name: str | None) -> Transform:
     return TRANSFORMS[name]
 
 
+def check_levels(levels: Sequence[float] | Float[np.ndarray, " level"]) -> Float[np.ndarray, " level"]:
+    """The levels of quantiles, between 0 and 1."""
+    asked = np.asarray(levels, dtype=np.float64)
+    if not np.all((asked > 0) & (asked < 1)):
+        raise ValueError(f"quantile levels must lie between 0 and 1, neither included; they are {asked.tolist()}")
+    return asked
+
+
 def quantiles(
     transform: Transform,
     mean: Float[np.ndarray, " row"],
@@ -271,10 +280,7 @@ def quantiles(
     levels: Sequence[float] | Float[np.ndarray, " level"],
 ) -> Float[np.ndarray, "row level"]:
     """Quantiles of y = inverse(z) for z ~ N(mean, sd^2), exact."""
-    asked = np.asarray(levels, dtype=np.float64)
-    if not np.all((asked > 0) & (asked < 1)):
-        raise ValueError(f"quantile levels must lie between 0 and 1, neither included; they are {asked.tolist()}")
-    return transform.inverse(mean[:, None] + sd[:, None] * special.ndtri(asked))
+    return transform.inverse(mean[:, None] + sd[:, None] * special.ndtri(check_levels(levels)))
 
 
 def log_density(

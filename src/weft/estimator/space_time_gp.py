@@ -14,6 +14,7 @@ import numpy as np
 from weft.arrays import require_whole
 from weft.data.archive import write_archive
 from weft.data.tables import GridTable, Table
+from weft.data.transforms import check_levels
 from weft.estimator.answers import answer_columns, as_answer, check_of, stack_draws
 from weft.estimator.columns import EXTRAS, Roles, make_roles, read_measurements
 from weft.estimator.evaluation import MODEL, summaries_of
@@ -349,9 +350,10 @@ class SpaceTimeGP:
 
     def _predict(self, table: Table, quantiles: Sequence[float], of: str) -> Any:
         check_of(of)
+        levels = check_levels(np.atleast_1d(quantiles)).tolist()
         fitted = self._learned()
         rows = read_measurements(table, fitted.roles, with_target=False)
-        columns = answer_columns(fitted.predictive(rows), np.atleast_1d(quantiles).tolist(), of)
+        columns = answer_columns(fitted.predictive(rows), levels, of)
         return as_answer(table, columns, fitted, of=of, units=self.units)
 
 

@@ -6,6 +6,7 @@ import logging
 from typing import Any
 
 import numpy as np
+from jaxtyping import Int
 
 from weft.arrays import require_whole
 from weft.estimator.budget import num_folds_within, work_of_model
@@ -13,6 +14,7 @@ from weft.estimator.columns import Measurements, Roles
 from weft.estimator.evaluation import (
     INTERVAL,
     MODEL,
+    Sheet,
     baseline_scores,
     joined,
     make_sheet,
@@ -24,7 +26,7 @@ from weft.estimator.fitted import Fitted
 from weft.estimator.learning import Settings, learn, translation_for
 from weft.folds import assign_folds, splits
 
-__all__ = ["OUTPUTS", "cross_validate"]
+__all__ = ["NUM_FOLDS", "OUTPUTS", "cross_validate", "folds_of"]
 
 OUTPUTS = ("scores", "rows")
 NUM_FOLDS = 5
@@ -55,8 +57,7 @@ def cross_validate(
     require_whole("seed", seed, 0)
     translation = translation_for(settings, roles, rows) if fitted is None else fitted.translation
     sheet = make_sheet(rows, translation)
-    present = np.flatnonzero(~np.isnan(sheet.values))
-    folds = assign_folds(by, sheet.times[present], sheet.places[present], num_folds=count, seed=seed)
+    present, folds = folds_of(sheet, by, count, seed)
     predicted = count if num_folds is not None or fitted is None else _folds_worth(fitted, count)
     if predicted < count:
         logger.info(
@@ -79,6 +80,14 @@ def cross_validate(
         frames.append(rows_frame(scores, hidden, sheet, interval=interval, fold=fold))
     frame = joined(frames)
     return frame if output == "rows" else tidy_scores(frame, float(np.std(sheet.values[present])), by)
+
+
+def folds_of(
+    sheet: Sheet, by: str, count: int, seed: int
+) -> tuple[Int[np.ndarray, " present"], Int[np.ndarray, " present"]]:
+    """Rows with a value, and the fold in which each is held out."""
+    present = np.flatnonzero(~np.isnan(sheet.values))
+    return present, assign_folds(by, sheet.times[present], sheet.places[present], num_folds=count, seed=seed)
 
 
 def _folds_worth(fitted: Fitted, count: int) -> int:

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: MIT
+"""A fit and what follows it, without the fit: what would be refused after hours is refused now."""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from weft.arrays import require_whole
+from weft.data.tables import FrameTable, Table, as_table, numbers
+from weft.data.transforms import check_levels
+from weft.estimator.answers import check_of, quantile_name
+from weft.estimator.columns import EXTRAS, Measurements, Roles, make_roles, read_measurements
+from weft.estimator.evaluation import make_sheet
+from weft.estimator.learning import Settings, translation_for
+from weft.estimator.precision import in_float64
+from weft.estimator.space_time_gp import SpaceTimeGP
+from weft.estimator.translation import Translation
+from weft.estimator.validation import NUM_FOLDS, folds_of
+
+__all__ = ["Prepared", "check_folds", "check_question", "check_station", "check_terrain", "prepare"]
+
+# Rows of a table to predict that are looked at: all there are but of a grid that may be larger than memory.
+_ROWS_LOOKED_AT = 1_000_000
+
+
+class Prepared(NamedTuple):
+    """What an estimator would learn from, and in which units."""
+
+    settings: Settings
+    roles: Roles
+    table: Table
+    rows: Measurements
+    translation: Translation
+
+
+@in_float64
+def prepare(gp: SpaceTimeGP, table: Any) -> Prepared:
+    """Rows read and units learned as `fit` does; a table that cannot be fitted raises as there."""
+    given = gp.get_params()
+    settings = Settings(**{field.name: given[field.name] for field in dataclasses.fields(Settings)})
+    roles = make_roles(gp.time, gp.space, gp.target, gp.covariates, **{name: given[name] for name in EXTRAS})
+    seen = roles.table(table, with_target=True)
+    rows = read_measurements(seen, roles, with_target=True)
+    return Prepared(settings, roles, seen, rows, translation_for(settings, roles, rows))
+
+
+def check_folds(prepared: Prepared, kinds: Sequence[str], num_folds: int | None) -> None:
+    """Refuse more folds than there are rows, places or times to hold out."""
+    count = NUM_FOLDS if num_folds is None else num_folds
+    require_whole("folds", count, 1)
+    sheet = make_sheet(prepared.rows, prepared.translation)
+    for by in kinds:
+        folds_of(sheet, by, count, prepared.settings.seed)
+
+
+def check_question(prepared: Prepared, table: Any, quantiles: Sequence[float], of: str) -> None:
+    """Refuse a table that could not be predicted, or quantiles of no level."""
+    check_of(of)
+    levels = check_levels(quantiles).tolist()
+    asked = prepared.roles.table(table, with_target=False)
+    rows = read_measurements(asked.rows(0, _ROWS_LOOKED_AT), prepared.roles, with_target=False)
+    prepared.translation.times(rows)
+    prepared.translation.places(rows)
+    if isinstance(asked, FrameTable):
+        answer = np.zeros(min(asked.num_rows, 1))
+        asked.rows(0, 1).with_columns(dict.fromkeys(("mean", "sd", "latent_sd", *map(quantile_name, levels)), answer))
+
+
+def check_station(prepared: Prepared, station: str | None) -> None:
+    """Refuse a column of stations' names that the table has not."""
+    if station is not None:
+        prepared.table.rows(0, 1).column(station)
+
+
+def check_terrain(prepared: Prepared, terrain: Any) -> None:
+    """Refuse heights without the columns of a map, which is of two columns of space and needs the others' values."""
+    space = prepared.roles.space
+    if terrain is None or len(space) < 3:
+        return
+    table = as_table(terrain, space)
+    for name in space:
+        numbers(table.column(name), name)
