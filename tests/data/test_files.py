@@ -49,7 +49,22 @@ def test_every_kind_of_table_through_every_kind_of_file(tmp_path, frame, name, k
     # Local midnight in Rome is 23:00 UTC the day before: no file may shift it.
     clock = learn_clock(times, unit="hours")
     assert (clock.origin, clock.numbers(times).tolist()) == ("2019-12-31", [53.0, 23.0, 23.0])
+    # csv has offsets, and the rest the zone.
+    assert clock.time_zone == ("UTC" if "csv" in name else "Europe/Rome")
     assert os.listdir(tmp_path) == [name]
+
+
+def test_a_zone_that_is_none_is_refused():
+    times = xr.Variable("row", np.array(["2020-01-01"], dtype="datetime64[ns]"), {"time_zone": "Mars/Olympus"})
+    with pytest.raises(ValueError, match="time_zone of 't' must name a time zone; it is 'Mars/Olympus'"):
+        as_table(xr.Dataset({"t": times})).column("t")
+
+
+def test_times_of_a_fixed_offset_keep_it_in_netcdf(tmp_path):
+    times = pd.to_datetime(["2020-01-01T06:00+01:00", "2020-01-02T06:00+01:00"])
+    write_table(pd.DataFrame({"t": times}), tmp_path / "t.nc")
+    back = as_table(read_table(tmp_path / "t.nc")).column("t")
+    assert [str(time) for time in back] == [str(time) for time in times]
 
 
 def test_parquet_keeps_types_and_index(tmp_path, frame):

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import weft
 from tests.estimator.tables import DAYS, STATIONS
 from weft.data.files import read_table, write_table
+from weft.data.tables import as_table
 from weft.estimator import space_time_gp
 
 
@@ -139,6 +140,40 @@ def test_a_grid_gives_a_described_dataset(fitted, tmp_path):
     again = read_table(tmp_path / "maps.nc")
     assert_array_equal(again["mean"], maps["mean"])
     assert again["mean"].attrs["units"] == "degC"
+
+
+def test_rows_of_a_dataset_keep_every_variable(fitted, table, tmp_path):
+    few = table.assign(time=table["time"].dt.strftime("%Y-%m-%d"), note="x").iloc[:7]
+    write_table(few, tmp_path / "rows.nc")
+    answer = fitted.predict(read_table(tmp_path / "rows.nc"))
+    assert set(few.columns) <= set(answer.variables)
+    assert_array_equal(answer["time"], table["time"].iloc[:7])
+    assert_array_equal(answer["mean"], fitted.predict(few)["mean"])
+    assert set(answer.coords) == {"time", "lon", "lat", "elevation"}
+    assert (answer.attrs["Conventions"], answer.attrs["featureType"]) == ("CF-1.11", "point")
+    assert answer["lat"].attrs == {"standard_name": "latitude", "units": "degrees_north"}
+    assert (answer["sd"].attrs["of"], answer["sd"].attrs["units"]) == ("observation", "degC")
+    # Answers of before are replaced by new ones; a variable of that name which is none of ours is not.
+    xr.testing.assert_identical(fitted.predict(answer), answer)
+    with pytest.raises(ValueError, match="already has a column 'mean'"):
+        fitted.predict(answer.assign(mean=("row", np.zeros(7))))
+    write_table(answer, tmp_path / "rows.csv")
+    assert set(read_table(tmp_path / "rows.csv").columns) == set(answer.variables) - {"crs"}
+
+
+def test_what_draws_a_map_is_no_column(fitted, table, tmp_path):
+    maps = fitted.predict(as_dataset(table).isel(time=slice(0, 2)))
+    assert "crs" in maps.variables
+    assert "crs" not in as_table(maps).names
+    assert "crs" in as_table(maps).with_columns({"more": np.zeros(2 * STATIONS)}).variables
+    write_table(maps, tmp_path / "maps.csv")
+    assert "crs" not in read_table(tmp_path / "maps.csv").columns
+
+
+@pytest.mark.parametrize("kind", ["pandas", "pyarrow"])
+def test_a_frame_written_to_netcdf_says_what_it_is_of(fitted, table, tmp_path, kind):
+    write_table(fitted.predict(KINDS[kind](table.iloc[:3]), of="field"), tmp_path / "rows.nc")
+    assert read_table(tmp_path / "rows.nc").attrs == {"Conventions": "CF-1.11", "of": "field"}
 
 
 def test_pieces_are_the_whole(fitted, table, monkeypatch):

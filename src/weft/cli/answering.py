@@ -27,12 +27,13 @@ def predict(
 ) -> None:
     """Predict at the rows of a table or the points of a grid: mean, sd, latent_sd and quantiles."""
     from weft.cli.modelling import load_estimator
-    from weft.data.files import check_table_output, read_table, write_pieces
+    from weft.data.files import check_table_output, read_table_to_answer, write_pieces
 
     levels = numbers_in(quantiles, "--quantiles")
     check_table_output(output)
     gp = load_estimator(model)
-    write_pieces(gp.predict_pieces(read_table(table), quantiles=levels, of=of), output)
+    asked = read_table_to_answer(table, output)
+    write_pieces(gp.predict_pieces(asked, quantiles=levels, of=of), output)
     emit({"output": str(output), "of": of}, f"saved {output}", as_json=json)
 
 

@@ -85,7 +85,14 @@ def run(
     from weft.cli.judging import check_kinds, cross_validated, evaluation_text
     from weft.cli.modelling import INTERRUPTED, checkpoint_of, fit_estimator, fitted_record, read_rows
     from weft.config import read_settings
-    from weft.data.files import check_output, check_table_output, read_table, write_pieces, write_table
+    from weft.data.files import (
+        check_output,
+        check_table_output,
+        read_table,
+        read_table_to_answer,
+        write_pieces,
+        write_table,
+    )
     from weft.estimator.answers import check_of
     from weft.estimator.evaluation import joined
     from weft.report.build import KINDS_OF_CHECK, build_report
@@ -102,9 +109,10 @@ def run(
     check_kinds(settings.evaluate.by)
     check_of(settings.predict.of)
     rows = read_rows(settings)
-    asked, heights = (
-        None if name is None else read_table(name) for name in (settings.predict.table, settings.report.terrain)
-    )
+    asked = None
+    if settings.predict.table is not None:
+        asked = read_table_to_answer(settings.predict.table, files["predictions"])
+    heights = None if settings.report.terrain is None else read_table(settings.report.terrain)
     settings, remarks = completed_settings(settings, rows)
     survey, copies = surveyed(settings, rows), copies_of(settings, rows)
     refuse_copies(copies, settings, rows)

@@ -97,6 +97,14 @@ class Clock:
             return pd.Series(instants.year * 10000 + instants.month * 100 + instants.day).astype(np.int64)
         return pd.Series(instants)
 
+    def datetimes(self, column: "pd.Series", name: str = "time") -> "pd.Series":
+        """The column's times, however they are written, as datetimes: not put on the step. Numbers stay numbers."""
+        import pandas as pd
+
+        if self.kind == "number":
+            return column
+        return pd.Series(self._read(column, name).index)
+
     def binning(self, column: "pd.Series", name: str = "time") -> Binning | None:
         """What `time_step` does to this column, for a message; None without a step."""
         if self.time_step is None:
@@ -125,6 +133,12 @@ class Clock:
         if self.kind == "number":
             times = _plain_numbers(column, name)
             return times if step is None else np.floor(times / float(step)) * float(step)
+        read = self._read(column, name)
+        index = read.index if step is None else _floor(read.index, *read_time_step(step))
+        return _elapsed(_utc(index), np.datetime64(self.origin, "s"), self.unit)
+
+    def _read(self, column: "pd.Series", name: str) -> "_Read":
+        """Dates, whose zone or lack of one is the model's."""
         # ISO 8601 is never ambiguous, so a table with dates fits a model of times and the other way round.
         strict = self.text_format is not None and not is_iso_format(self.text_format)
         read = _read(column, name, self.text_format if strict else None)
@@ -137,9 +151,7 @@ class Clock:
             raise ValueError(
                 f"times in column {name!r} have {has} and those the model was fitted to have {had}; convert one"
             )
-        index = read.index if step is None else _floor(read.index, *read_time_step(step))
-        instants = _utc(index)
-        return _elapsed(instants, np.datetime64(self.origin, "s"), self.unit)
+        return read
 
     def _instants(self, times: Float[np.ndarray, " row"]) -> np.ndarray:
         """Numbers as datetime64 (UTC) of the learned resolution, to the nearest tick that float64 resolves."""

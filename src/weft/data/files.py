@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     import xarray as xr
 
-__all__ = ["ENDINGS", "check_output", "check_table_output", "file_kind", "read_table", "write_pieces", "write_table"]
+__all__ = [
+    "ENDINGS",
+    "as_dataset",
+    "check_output",
+    "check_table_output",
+    "file_kind",
+    "read_table",
+    "read_table_to_answer",
+    "write_pieces",
+    "write_table",
+]
 
 ENDINGS = {
     ".csv": "csv",
@@ -72,6 +82,12 @@ def read_table(path: str | os.PathLike) -> "pd.DataFrame | xr.Dataset":
     return table
 
 
+def read_table_to_answer(path: str | os.PathLike, output: str | os.PathLike) -> "pd.DataFrame | xr.Dataset":
+    """The table at `path`, as a Dataset where `output` is to be one, so that answers are described as those are."""
+    table = read_table(path)
+    return as_dataset(table) if file_kind(output) in ("netcdf", "zarr") else table
+
+
 def write_table(data: Any, path: str | os.PathLike) -> None:
     """A table of any kind to a file of any kind; points of a grid become rows where the file has no dimensions."""
     kind = file_kind(path)
@@ -109,12 +125,12 @@ def write_pieces(pieces: Iterable[Any], path: str | os.PathLike) -> None:
         from weft.data.grids import write_netcdf
 
         with whole_file(path) as part:
-            write_netcdf((_as_dataset(piece) for piece in pieces), part, _CHUNK_VALUES)
+            write_netcdf((as_dataset(piece) for piece in pieces), part, _CHUNK_VALUES)
     else:
         from weft.data.grids import write_zarr
 
         with whole_folder(path) as part:
-            write_zarr((_as_dataset(piece) for piece in pieces), part, _CHUNK_VALUES)
+            write_zarr((as_dataset(piece) for piece in pieces), part, _CHUNK_VALUES)
 
 
 def _read_csv(path: pathlib.Path) -> "pd.DataFrame":
@@ -222,16 +238,16 @@ def _as_arrow(piece: Any) -> "pa.Table":
     return table.frame.to_arrow()  # type: ignore[attr-defined]
 
 
-def _as_dataset(piece: Any) -> "xr.Dataset":
-    """A piece as a Dataset; rows of a frame lie along a dimension `row`."""
+def as_dataset(data: Any) -> "xr.Dataset":
+    """A table as a Dataset; rows of a frame lie along a dimension `row`, and its plain attributes are kept."""
     import pandas as pd
     import xarray as xr
 
-    if isinstance(piece, xr.DataArray):
-        return piece.to_dataset(name=piece.name or "value")
-    if isinstance(piece, xr.Dataset):
-        return piece
-    table = as_table(piece)
+    if isinstance(data, xr.DataArray):
+        return data.to_dataset(name=data.name or "value")
+    if isinstance(data, xr.Dataset):
+        return data
+    table = as_table(data)
     variables = {}
     for name in table.names:
         column = table.column(name)
@@ -245,4 +261,16 @@ def _as_dataset(piece: Any) -> "xr.Dataset":
         elif pd.api.types.is_extension_array_dtype(column.dtype):
             column = column.astype(np.float64)
         variables[name] = ("row", column.to_numpy(), attributes)
-    return xr.Dataset(variables)
+    return xr.Dataset(variables, attrs={"Conventions": "CF-1.11"} | _attributes(data))
+
+
+def _attributes(data: Any) -> dict[str, str | int | float]:
+    """What a frame says of itself that a file can hold."""
+    import pyarrow as pa
+
+    if isinstance(data, pa.Table):
+        noted = (data.schema.metadata or {}).get(b"of")
+        return {} if noted is None else {"of": noted.decode()}
+    if not _is_pandas(data):
+        return {}
+    return {str(name): value for name, value in data.attrs.items() if isinstance(value, str | int | float)}

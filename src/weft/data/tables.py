@@ -131,7 +131,11 @@ class FrameTable(Table):
 @final
 @dataclasses.dataclass(frozen=True)
 class GridTable(Table):
-    """The points of an xarray grid as rows, the last dimension running fastest; rows `start` up to `stop` of them."""
+    """The points of an xarray grid as rows, the last dimension running fastest; rows `start` up to `stop` of them.
+
+    What only describes a map (CF's grid mappings) is no column. Times are in the zone that the attribute `time_zone`
+    names, where there is one: the Dataset holds them in UTC.
+    """
 
     dataset: "xr.Dataset"
     dims: tuple[str, ...]
@@ -150,8 +154,9 @@ class GridTable(Table):
     def names(self) -> tuple[str, ...]:
         along = [dim for dim in self.dims if dim in self.dataset.coords]
         others = [name for name in (*self.dataset.coords, *self.dataset.data_vars) if name not in along]
+        mappings = _grid_mappings(self.dataset)
         inside = [str(name) for name in others if set(self.dataset[name].dims) <= set(self.dims)]
-        return (*along, *inside)
+        return (*along, *(name for name in inside if name not in mappings))
 
     @property
     def num_rows(self) -> int:
@@ -168,7 +173,9 @@ class GridTable(Table):
         values = variable.to_numpy()
         if values.dtype.kind in "TU":
             values = values.astype(object)
-        return pd.Series(values[own] if own else np.full(self.num_rows, values), name=name)
+        column = pd.Series(values[own] if own else np.full(self.num_rows, values), name=name)
+        zone = variable.attrs.get("time_zone")
+        return column if zone is None or values.dtype.kind != "M" else _in_zone(column, str(zone), name)
 
     def rows(self, start: int, stop: int) -> "GridTable":
         return dataclasses.replace(
@@ -180,7 +187,7 @@ class GridTable(Table):
             raise ValueError(
                 f"a Dataset needs all {math.prod(self.shape)} points of the grid; these are {self.num_rows} of them"
             )
-        kept = self.names if keep is None else tuple(keep)
+        kept = (*(self.names if keep is None else keep), *_grid_mappings(self.dataset))
         variables = [name for name in kept if name in self.dataset.data_vars]
         _refuse_collisions(columns, [*variables, *map(str, self.dataset.coords)])
         new = {}
@@ -285,6 +292,23 @@ def _dimension_order(dataset: "xr.Dataset") -> list:
     widest = max(dataset.variables.values(), key=lambda variable: variable.ndim, default=None)
     first = list(widest.dims) if widest is not None and widest.ndim > 1 else []
     return first + [dim for dim in dataset.sizes if dim not in first]
+
+
+def _grid_mappings(dataset: "xr.Dataset") -> tuple[str, ...]:
+    """Variables without values that say how a map is drawn, by their own attributes or because others name them."""
+    named = {variable.attrs.get("grid_mapping") for variable in dataset.variables.values()}
+    return tuple(
+        str(name)
+        for name, variable in dataset.variables.items()
+        if variable.ndim == 0 and (name in named or {"grid_mapping_name", "crs_wkt"} & set(variable.attrs))
+    )
+
+
+def _in_zone(column: "pd.Series", zone: str, name: str) -> "pd.Series":
+    try:
+        return column.dt.tz_localize("UTC").dt.tz_convert(zone)
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"the attribute time_zone of {name!r} must name a time zone; it is {zone!r}") from error
 
 
 def _as_pandas(series: Any, kind: str) -> "pd.Series":
