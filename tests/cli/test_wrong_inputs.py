@@ -241,3 +241,51 @@ def test_fault_of_ours_is_told_apart(run: Run, small_table: pathlib.Path, monkey
     assert outcome.status == 1
     assert "Traceback" in outcome.err
     assert "fault of weft" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[evaluate]\nby = []\n", ("by is empty", "station")),
+        ("[evaluate]\nby = ['station']\nfolds = 40\n", ("40 distinct places", "there are 9")),
+        ("[evaluate]\nfolds = 0\n", ("folds must be at least 1",)),
+        ("[report]\nstation = 'stattion'\n", ("'stattion'", "'station'?")),
+        ("[report]\nterrain = 'flat.csv'\n", ("'elevation'",)),
+        ("[predict]\ntable = 'flat.csv'\n", ("'elevation'",)),
+        ("[predict]\ntable = 'north.csv'\n", ("'lat'", "95")),
+        ("[predict]\ntable = 'undated.csv'\n", ("'date'", "'soon'")),
+        ("[predict]\ntable = 'answered.csv'\nquantiles = [0.5]\n", ("already has a column 'q0.5'",)),
+        ("[predict]\ntable = 'rows.csv'\nquantiles = [0.5, 2]\n", ("quantile levels", "2.0")),
+        ("[predict]\ntable = 'rows.csv'\nof = 'noise'\n", ("'noise'",)),
+        ("[predict]\ntable = 'rows.csv'\noutput = 'old.csv'\n", ("it is a folder",)),
+    ],
+)
+def test_run_is_refused_before_the_fit(
+    text: str,
+    words: tuple[str, ...],
+    run: Run,
+    folder: pathlib.Path,
+    small_table: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever would only be found out once a long fit has ended, and nothing is left behind."""
+    monkeypatch.setattr("weft.cli.modelling.fit_estimator", lambda *given, **more: pytest.fail("it was fitted"))
+    table = pd.read_csv(small_table)
+    table.to_csv("rows.csv", index=False)
+    table.drop(columns="elevation").to_csv("flat.csv", index=False)
+    table.assign(lat=95.0).to_csv("north.csv", index=False)
+    table.assign(date="soon").to_csv("undated.csv", index=False)
+    table.assign(**{"q0.5": 1.0}).to_csv("answered.csv", index=False)
+    pathlib.Path("old.csv").mkdir()
+    pathlib.Path("weft.toml").write_text("[data]\ntable = 'rows.csv'\n" + text)
+    before = sorted(os.listdir(folder))
+    assert_refused(run("run"), *words)
+    assert sorted(os.listdir(folder)) == before
+
+
+def test_evaluation_is_refused_before_the_fit(
+    run: Run, small_table: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("weft.cli.modelling.fit_estimator", lambda *given, **more: pytest.fail("it was fitted"))
+    arguments = ("evaluate", small_table, *COLUMNS, "--by", "random,station", "--folds", "40")
+    assert_refused(run(*arguments), "40 distinct places")

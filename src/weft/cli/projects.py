@@ -93,7 +93,6 @@ def run(
         write_pieces,
         write_table,
     )
-    from weft.estimator.answers import check_of
     from weft.estimator.evaluation import joined
     from weft.report.build import KINDS_OF_CHECK, build_report
 
@@ -105,9 +104,7 @@ def run(
         files["predictions"] = folder / settings.predict.output
     for name, file in files.items():
         (check_table_output if name in ("scores", "predictions") else check_output)(file)
-    # Whatever can be wrong is found before the fit, which is long.
     check_kinds(settings.evaluate.by)
-    check_of(settings.predict.of)
     rows = read_rows(settings)
     asked = None
     if settings.predict.table is not None:
@@ -116,6 +113,7 @@ def run(
     settings, remarks = completed_settings(settings, rows)
     survey, copies = surveyed(settings, rows), copies_of(settings, rows)
     refuse_copies(copies, settings, rows)
+    rehearse(settings, rows, asked, heights)
     gp = fit_estimator(
         settings,
         rows,
@@ -159,6 +157,20 @@ def run(
     text = f"{evaluation_text(tidy)}\n\n{content.verdict.headline}\nsaved {saved} in {seconds:.0f} s"
     emit(record, text, as_json=json)
     return 0
+
+
+def rehearse(settings: "Settings", rows: Any, asked: Any, heights: Any) -> None:
+    """Refuse before the fit, which is long, whatever a run would only find wrong after it."""
+    from weft.config import estimator_arguments
+    from weft.estimator import SpaceTimeGP
+    from weft.estimator.rehearsal import check_folds, check_question, check_station, check_terrain, prepare
+
+    prepared = prepare(SpaceTimeGP(**estimator_arguments(settings)), rows)
+    check_station(prepared, settings.report.station)
+    check_terrain(prepared, heights)
+    check_folds(prepared, settings.evaluate.by, settings.evaluate.folds)
+    if asked is not None:
+        check_question(prepared, asked, settings.predict.quantiles, settings.predict.of)
 
 
 def inferred_settings(
