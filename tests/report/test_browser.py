@@ -164,3 +164,19 @@ def test_a_page_without_a_map_or_hidden_rows_works(
     path.write_text(render(dataclasses.replace(written.content, map=None, checks=())), encoding="utf-8")
     browser.open(path)
     check_series(written, browser, 0, has_map=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("width", [1300, 390])
+def test_a_long_name_does_not_widen_the_page(
+    width: int, written: Written, browser: chromium.Browser, tmp_path: pathlib.Path
+) -> None:
+    series = written.content.series
+    stations = (dataclasses.replace(series.stations[0], name="n" * 180), *series.stations[1:])
+    content = dataclasses.replace(written.content, series=dataclasses.replace(series, stations=stations))
+    path = tmp_path / "long name.html"
+    path.write_text(render(content), encoding="utf-8")
+    browser.resize(width, 900)
+    browser.open(path)
+    assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth")
+    browser.resize(1150, 900)

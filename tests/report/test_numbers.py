@@ -264,6 +264,23 @@ def test_values_of_one_place_and_time_are_averaged(written: Written) -> None:
     assert_allclose(values_by_place(rows, np.array([2, 0]), times[3:9]), single + 1.5)
 
 
+def test_a_place_is_called_by_its_first_name_that_says_something(written: Written) -> None:
+    table = written.table.copy()
+    where = list(written.gp.space)
+    stays, blank, nameless = (table.groupby(where).groups[key] for key in list(table.groupby(where).groups)[:3])
+    expected = str(table.loc[stays[2], "name"])
+    table.loc[stays[:2], "name"] = [None, "  "]
+    table.loc[blank, "name"] = ""
+    table.loc[nameless, "name"] = np.nan
+    rows = rows_of_table(written.gp, table)
+    named = {tuple(table.loc[index[0], where]): index[0] for index in (stays, blank, nameless)}
+    called = [rows.names[rows.place[row]] for row in named.values()]
+    assert called[0] == expected
+    for name, row in zip(called[1:], list(named.values())[1:], strict=True):
+        assert name == ", ".join(f"{column} {table.loc[row, column]:.5g}" for column in where)
+    assert len(set(rows.names)) == rows.num_places
+
+
 def test_times_are_written_as_people_do(written: Written) -> None:
     clock = written.gp.fitted_.translation.clock
     assert time_labels(clock, np.array([0.0, 9.0])) == ("2021-02-20", "2021-03-01")

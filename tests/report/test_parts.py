@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose
 from weft.report.coast import lines_in_box
 from weft.report.coast_source import compact_lines
 from weft.report.content import Check
+from weft.report.counting import counted
 from weft.report.nearby import from_neighbours
 from weft.report.packing import pack, unpack
 from weft.report.residuals import Autocorrelation, Variogram
@@ -30,6 +31,10 @@ def test_packed_numbers_come_back_to_half_a_step(values: np.ndarray, bits: int) 
     back = unpack(packed)
     assert np.array_equal(np.isnan(back), np.isnan(values))
     assert_allclose(back, values, atol=packed.step * 0.5 * (1 + 1e-6) + 1e-9, rtol=0)
+
+
+def test_one_thing_is_not_several() -> None:
+    assert [counted(number, "place") for number in (0, 1, 1200)] == ["0 places", "1 place", "1,200 places"]
 
 
 def test_packed_numbers_are_held_to_limits() -> None:

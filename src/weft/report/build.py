@@ -15,6 +15,7 @@ from weft.report.availability import build_card
 from weft.report.canvas_map import build_map, map_axes, nice_threshold
 from weft.report.components import component_figures, describe_parameters, describe_parts
 from weft.report.content import Check, Figure, MapContent, ReportContent
+from weft.report.counting import counted
 from weft.report.figures import evidence_figure
 from weft.report.page import render
 from weft.report.provenance import describe_run
@@ -174,8 +175,8 @@ def _hidden(
 
 def _subtitle(gp: SpaceTimeGP, rows: SeenRows) -> str:
     first, last = time_labels(gp.fitted_.translation.clock, np.array([rows.times.min(), rows.times.max()]))
-    what = "stations" if rows.has_names else "places"
-    return f"{len(rows.values):,} rows at {rows.num_places:,} {what}, {first} to {last}"
+    where = counted(rows.num_places, "station" if rows.has_names else "place")
+    return f"{counted(len(rows.values), 'row')} at {where}, {first} to {last}"
 
 
 def _check_note(checks: Sequence[Check]) -> str:

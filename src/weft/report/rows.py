@@ -139,10 +139,10 @@ def _with_places(gp: SpaceTimeGP, measured: Measurements, labels: np.ndarray | N
     space = gp.fitted_.roles.space
     first, place = distinct_rows([measured.space[name] for name in space])
     places = {name: measured.space[name][first] for name in space}
-    if labels is None:
-        names = [", ".join(f"{name} {places[name][k]:.5g}" for name in space) for k in range(len(first))]
-    else:
-        names = _made_distinct([str(label) for label in labels[first]])
+    names = [", ".join(f"{name} {places[name][k]:.5g}" for name in space) for k in range(len(first))]
+    if labels is not None:
+        named = _first_named(labels, place, len(first))
+        names = _made_distinct([names[k] if row < 0 else str(labels[row]) for k, row in enumerate(named)])
     times = gp.fitted_.translation.clock.numbers(measured.time, gp.fitted_.roles.time)
     return SeenRows(measured, times, measured.values, place, places, tuple(names), labels is not None)
 
@@ -152,6 +152,20 @@ def _station_column(table: Table, station: str | None) -> np.ndarray | None:
     by_lower = {str(name).lower(): name for name in table.names}
     found = station if station is not None else next((by_lower[w] for w in _STATION_WORDS if w in by_lower), None)
     return None if found is None else table.column(found).to_numpy(dtype=object)
+
+
+def _first_named(labels: np.ndarray, place: Int[np.ndarray, " row"], num_places: int) -> Int[np.ndarray, " place"]:
+    """The first row of each place whose label is neither missing nor blank; -1 where there is none."""
+    import pandas as pd
+
+    number, distinct = pd.factorize(labels)
+    says_something = np.array([bool(str(label).strip()) for label in distinct], dtype=bool)
+    rows = np.flatnonzero(number >= 0)
+    rows = rows[says_something[number[rows]]]
+    found = np.full(num_places, -1, dtype=np.int64)
+    # Backwards, so that the first row is the one that stays.
+    found[place[rows[::-1]]] = rows[::-1]
+    return found
 
 
 def _made_distinct(names: Sequence[str]) -> list[str]:

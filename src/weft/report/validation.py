@@ -16,6 +16,7 @@ from weft.estimator.evaluation import MODEL, baseline_scores, make_sheet, period
 from weft.estimator.fitted import Fitted
 from weft.folds import assign_folds
 from weft.report.content import Check, Figure, ScoreLine
+from weft.report.counting import counted
 from weft.report.figures import coverage_figure, pit_figure
 from weft.report.rows import SeenRows
 from weft.scores import COVERAGE_LEVELS, MEANINGS, RowScores, summarise, summarise_pit
@@ -123,7 +124,7 @@ def describe_check(hidden: Hidden, target_sd: float, units: str) -> Check:
     return Check(
         by=hidden.by,
         title=hidden.title,
-        words=f"{_WORDS[hidden.by]} {num_rows:,} rows at {num_places:,} places.",
+        words=f"{_WORDS[hidden.by]} {counted(num_rows, 'row')} at {counted(num_places, 'place')}.",
         columns=tuple(_column(score, units) for score in _SHOWN),
         lines=lines,
         coverage_90=float(ours["coverage_90"]),
