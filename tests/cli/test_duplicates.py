@@ -43,7 +43,7 @@ def test_which_copies_may_be_measurements(small_table: pathlib.Path) -> None:
     flats = table.drop(columns="station")
     few, many = (pd.concat([flats, flats[:count]]) for count in (len(flats) // 10, len(flats) // 8))
     settings = settings_for()
-    assert copies_of(settings, few).count == len(flats) // 10
+    assert copies_of(settings, few).number == len(flats) // 10
     # Without stations a few are no wonder, more than a tenth are.
     assert objection_to(copies_of(settings, few), settings, few) is None
     assert objection_to(copies_of(settings, many), settings, many) is not None

@@ -33,10 +33,10 @@ def test_copies_are_those_of_all_columns() -> None:
     # The same values the other way round are another row.
     swapped = pd.DataFrame({"first": [0.1, 0.2], "second": [0.2, 0.1]})
     assert find_copies(as_table(swapped)) == Copies(0, -1, -1)
-    assert find_copies(as_table(table[:0])).count == 0
+    assert find_copies(as_table(table[:0])).number == 0
 
 
 def test_a_grid_has_copies_only_where_its_coordinates_repeat() -> None:
     grid = xr.Dataset({"value": (("time", "place"), np.zeros((3, 2)))}, {"time": [1, 2, 3], "place": [5.0, 6.0]})
-    assert find_copies(as_table(grid)).count == 0
+    assert find_copies(as_table(grid)).number == 0
     assert find_copies(as_table(grid.assign_coords(time=[1, 2, 1]))) == Copies(2, 4, 0)

@@ -37,14 +37,14 @@ def copies_of(settings: "Settings", rows: Any) -> "Copies":
 
 def objection_to(copies: "Copies", settings: "Settings", rows: Any) -> str | None:
     """What is wrong with copies, in a sentence; None where they may be measurements or are said to be."""
-    if not copies.count or settings.data.keep_duplicates:
+    if not copies.number or settings.data.keep_duplicates:
         return None
     num_rows = _table(settings, rows).num_rows
-    if copies.count <= _LARGEST_SHARE * num_rows and not _has_stations(settings, rows):
+    if copies.number <= _LARGEST_SHARE * num_rows and not _has_stations(settings, rows):
         return None
-    repeat = "repeats" if copies.count == 1 else "repeat"
+    repeat = "repeats" if copies.number == 1 else "repeat"
     return (
-        f"{copies.count:,} of {num_rows:,} rows {repeat} another in every column, as row {copies.first} (counting from 0) "
+        f"{copies.number:,} of {num_rows:,} rows {repeat} another in every column, as row {copies.first} (counting from 0) "
         f"does row {copies.original}; remove such rows, or keep them with --keep-duplicates (keep_duplicates = true "
         "under [data] in the config) if each is a measurement"
     )

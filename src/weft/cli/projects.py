@@ -67,8 +67,8 @@ def check(
     notes = [f"note: {note}" for note in survey.notes]
     if objection is not None:
         notes.append(f"note: fit and run refuse this table: {objection}")
-    text = "\n".join([*remarks, survey_text(survey, copies.count, lines), *notes])
-    emit(survey.to_json() | {"num_copies": copies.count} | cost._asdict(), text, as_json=json)
+    text = "\n".join([*remarks, survey_text(survey, copies.number, lines), *notes])
+    emit(survey.to_json() | {"num_copies": copies.number} | cost._asdict(), text, as_json=json)
 
 
 def run(
@@ -117,7 +117,7 @@ def run(
     gp = fit_estimator(
         settings,
         rows,
-        [*remarks, f"fitting these rows\n{survey_text(survey, copies.count)}"],
+        [*remarks, f"fitting these rows\n{survey_text(survey, copies.number)}"],
         checkpoint=checkpoint_of(files["model"]),
         resume=resume,
     )
@@ -146,7 +146,7 @@ def run(
     checkpoint_of(files["model"]).unlink(missing_ok=True)
     seconds = time.perf_counter() - started
     record = {
-        "check": survey.to_json() | {"num_copies": copies.count},
+        "check": survey.to_json() | {"num_copies": copies.number},
         "fit": fitted_record(gp),
         "scores": tidy.to_dict("records"),
         "verdict": content.verdict.headline,

@@ -16,7 +16,7 @@ _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 class Copies(NamedTuple):
     """How many rows are a copy of an earlier one; the first of them, and the row it is a copy of (both -1 if none)."""
 
-    count: int
+    number: int
     first: int
     original: int
 
