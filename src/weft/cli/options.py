@@ -157,7 +157,7 @@ def completed_settings(settings: "Settings", table: Any, *, advised: bool = Fals
         guess = getattr(guesses, role)
         if guess is None:
             if role == "time" and guesses.time_objection is not None:
-                raise ValueError(guesses.time_objection)
+                raise ValueError(f"{guesses.time_objection} (--time names another column)")
             raise ValueError(
                 f"cannot tell which column is the {role}; name it with --{role} (the table has {', '.join(seen.names)})"
             )
