@@ -78,7 +78,8 @@ def read_time_text(column: "pd.Series", name: str, text_format: str | None) -> T
         if not first.equals(other):
             raise ValueError(
                 f"column {name!r} can be read as {first_format!r} and as {other_format!r} "
-                f"(row 0 has {str(column.iloc[0])!r}); say which with time_format (of weft.toml or SpaceTimeGP; fit: --time-format), or write dates as 2020-03-27"
+                f"(row 0 has {str(column.iloc[0])!r}); say which with "
+                "time_format (of weft.toml or SpaceTimeGP; fit: --time-format), or write dates as 2020-03-27"
             )
     return TextTimes(pd.DatetimeIndex(first).take(codes), first_format)
 
