@@ -36,7 +36,7 @@ def assign_folds(
     if by not in KINDS:
         raise ValueError(f"by must be one of {', '.join(KINDS)}; it is {by!r}")
     if num_folds < 1 or (num_folds < 2 and by != "time"):
-        raise ValueError(f"num_folds must be at least {1 if by == 'time' else 2} by {by!r}; it is {num_folds}")
+        raise ValueError(f"at least {1 if by == 'time' else 2} folds are needed by {by!r}; {num_folds} are asked for")
     if held_out is not None and (by != "time" or not 0 < held_out < 1):
         raise ValueError(f"held_out is a share between 0 and 1, and for by='time' only; it is {held_out} by {by!r}")
     generator = np.random.default_rng(seed)

@@ -30,6 +30,8 @@ def test_copies_are_those_of_all_columns() -> None:
     first = int(np.argmax(copied))
     original = int(np.flatnonzero((table[:first].fillna(-1) == table.iloc[first].fillna(-1)).all(axis=1))[0])
     assert find_copies(as_table(table)) == Copies(int(copied.sum()), first, original)
+    lists = pd.DataFrame({"a": [1, 1, 1], "b": pd.Series([[1, 2], [3], [1, 2]], dtype=object)})
+    assert find_copies(as_table(lists)) == Copies(1, 2, 0)
     # The same values the other way round are another row.
     swapped = pd.DataFrame({"first": [0.1, 0.2], "second": [0.2, 0.1]})
     assert find_copies(as_table(swapped)) == Copies(0, -1, -1)

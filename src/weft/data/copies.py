@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Rows that repeat another in every column: copies of a measurement, or a file put together twice."""
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from jaxtyping import UInt64
 
 from weft.data.tables import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["Copies", "find_copies"]
 
@@ -31,10 +35,19 @@ def find_copies(table: Table) -> Copies:
 
     hashes = np.zeros(table.num_rows, dtype=np.uint64)
     for name in table.names:
-        column = pd.util.hash_pandas_object(table.column(name), index=False, categorize=False)
-        hashes = hashes * _MULTIPLIER + column.to_numpy()
+        hashes = hashes * _MULTIPLIER + _hashes(table.column(name))
     copied = pd.Series(hashes).duplicated().to_numpy()
     if not copied.any():
         return Copies(0, -1, -1)
     first = int(np.argmax(copied))
     return Copies(int(copied.sum()), first, int(np.argmax(hashes == hashes[first])))
+
+
+def _hashes(column: "pd.Series") -> UInt64[np.ndarray, " row"]:
+    import pandas as pd
+
+    try:
+        return pd.util.hash_pandas_object(column, index=False, categorize=False).to_numpy()
+    except (TypeError, ValueError):
+        # Lists and the like, which a parquet file may hold, have no hash but one of how they are written.
+        return pd.util.hash_pandas_object(column.map(repr), index=False, categorize=False).to_numpy()
