@@ -34,6 +34,7 @@ def test_check_counts_copies_and_says_what_becomes_of_them(run: Run, small_table
     outcome = run("check", "rows.csv")
     assert "repeating every column" in outcome.out
     assert "note: fit and run refuse this table: 2 of" in outcome.out
+    assert "fit and run refuse this table: 2 of" in run("init", "rows.csv").out
 
 
 def test_which_copies_may_be_measurements(small_table: pathlib.Path) -> None:

@@ -215,6 +215,9 @@ def inferred_settings(
     settings = Settings(
         data=data, model=model, evaluate=EvaluateSettings(by=by), report=ReportSettings(station=station)
     )
+    if len(found) == 3:
+        objection = objection_to(copies_of(settings, rows), settings, rows)
+        notes = (*notes, *(() if objection is None else (f"fit and run refuse this table: {objection}",)))
     return settings, reasons, notes
 
 
