@@ -265,6 +265,35 @@ def test_interrupt_ends_a_long_call(way):
     assert output == "interrupted\n"
 
 
+ONE_PROCESSOR = """
+    import os
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    import equinox, jax, numpy as np
+    jax.config.update("jax_enable_x64", True)
+    import weft
+
+    rng = np.random.default_rng(0)
+    times, places = np.repeat(np.arange(1000) * 0.1, 45), rng.uniform(0, 3, (45_000, 1))
+    data = weft.Observations(times, places, rng.normal(size=45_000))
+    kernel = weft.Separable(space=weft.EQ(1.0), time=weft.Matern32(2.0))
+    model = weft.Model(kernel, weft.Gaussian(0.1), np.linspace(0, 3, 5)[:, None])
+    compiled = equinox.filter_jit(weft.log_evidence)
+    found = [float(compiled(model, data)) for _ in range(20)]
+    np.testing.assert_allclose(found, float(weft.log_evidence(model, data)), rtol=1e-12)
+    print("done")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="only Linux lets a process choose its processors")
+def test_a_compiled_call_does_not_wait_for_itself_where_there_is_one_processor():
+    with python_process(ONE_PROCESSOR) as process:
+        try:
+            output, _ = process.communicate(timeout=150)
+        finally:
+            process.kill()
+    assert output == "done\n"
+
+
 def test_watching_leaves_another_watcher_alone():
     reader, writer = os.pipe()
     os.set_blocking(writer, False)

@@ -22,7 +22,6 @@ from weft.arrays import AnyArray, require_float64, require_whole
 from weft.data.atomic import check_output
 from weft.data.observations import Observations
 from weft.engines.choose import engine_name
-from weft.engines.cpu.threads import num_processors
 from weft.inference.evidence import log_evidence
 from weft.inference.sites import check_problem
 from weft.inference.variational import SearchMemory
@@ -224,8 +223,7 @@ class _Objective:
     """Log evidence plus log priors as a function of the free numbers; one call of the engine if the noise is Gaussian.
 
     A small problem is compiled as a whole, because the time to trace it would exceed the engine's. A large one is not:
-    the engine then runs on the caller's own thread, where Ctrl-C reaches it and its errors keep their names. Nor is any
-    where there is one processor: compiled code that calls back waits there for a second thread, which JAX does not have.
+    the engine then runs on the caller's own thread, where Ctrl-C reaches it and its errors keep their names.
     """
 
     def __init__(
@@ -242,7 +240,7 @@ class _Objective:
         self.arguments = (space, model, data, terms, power, engine)
         num_pseudo = sum(len(points) for points in model.pseudo_points_of(data.places))
         work = num_pseudo**2 * (num_pseudo * len(data.times) + data.num_rows)
-        self.is_compiled = self.memory is None and work < LARGE and num_processors() > 1
+        self.is_compiled = self.memory is None and work < LARGE
         self.num_calls = 0
 
     @property

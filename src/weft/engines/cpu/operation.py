@@ -14,10 +14,12 @@ from weft.arrays import AnyArray, is_concrete, require_float64
 from weft.engines.cpu import series
 from weft.engines.cpu.interrupts import interrupt_again, watch_for_interrupts
 from weft.engines.cpu.problem import make_problem
-from weft.engines.cpu.threads import available_threads
+from weft.engines.cpu.threads import available_threads, num_processors
 from weft.state_space.chain import Chain, Rows
 
 Leaves = tuple[Any, ...]
+# Under the length up to which JAX copies an argument of a callback at once (100 kB).
+PIECE_BYTES = 2**16
 
 
 class Form:
@@ -70,10 +72,11 @@ def _call_back(
         jax.lax.bitcast_convert_type(_differentiated_no_further(leaf), np.uint32) if number in floats else leaf
         for number, leaf in enumerate(leaves)
     ]
+    pieces = [in_pieces(array) for array in words]
     results = jax.pure_callback(
-        functools.partial(_on_words, function, form, floats),
+        functools.partial(_on_pieces, function, form, floats, tuple(array.shape for array in words)),
         tuple(jax.ShapeDtypeStruct((*shape, 2), np.uint32) for shape in shapes),
-        *words,
+        pieces,
         vmap_method="sequential",
     )
     return tuple(jax.lax.bitcast_convert_type(result, np.float64) for result in results)
@@ -90,10 +93,29 @@ def _refuse(primals: Leaves, tangents: Leaves) -> tuple[Any, Any]:
     raise TypeError("the engine 'cpu' can be differentiated once only; for second derivatives use engine='scan'")
 
 
-def _on_words(
-    function: Callable[..., tuple[np.ndarray, ...]], form: Form, floats: tuple[int, ...], *words: Any
+def in_pieces(array: AnyArray) -> list[AnyArray]:
+    """The array itself; where there is one processor, its numbers in short pieces.
+
+    JAX hands a callback copies of its arguments. Long ones are copied on a thread of its pool, and where the pool has one thread,
+    which runs the callback, the callback would wait for itself for ever. Short ones are copied at once.
+    """
+    length = PIECE_BYTES // array.dtype.itemsize
+    if num_processors() > 1 or array.size <= length:
+        return [array]
+    return jnp.split(jnp.ravel(array), list(range(length, array.size, length)))
+
+
+def _on_pieces(
+    function: Callable[..., tuple[np.ndarray, ...]],
+    form: Form,
+    floats: tuple[int, ...],
+    shapes: tuple[tuple[int, ...], ...],
+    pieces: list[list[Any]],
 ) -> tuple[np.ndarray, ...]:
-    leaves = [np.ascontiguousarray(leaf) for leaf in words]
+    leaves = [
+        np.ascontiguousarray(np.concatenate(parts) if len(parts) > 1 else parts[0]).reshape(shape)
+        for parts, shape in zip(pieces, shapes, strict=True)
+    ]
     for number in floats:
         leaves[number] = leaves[number].view(np.float64)[..., 0]
     try:
