@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Threads: how many, the BLAS library's own held still meanwhile, and two pieces of work at once that can be interrupted."""
 
+import concurrent.futures
 import contextlib
 import ctypes
 import functools
@@ -13,6 +14,9 @@ from typing import NamedTuple
 import threadpoolctl
 
 from weft.engines.cpu.interrupts import Brake, Stopped
+
+# Calls at once, each from a Python thread of its own, that need not wait for each other.
+MOST_COMPANIONS = 64
 
 
 def num_processors() -> int:
@@ -109,6 +113,17 @@ def single_blas_thread() -> Iterator[None]:
         pin.release()
 
 
+@functools.cache
+def _companions() -> concurrent.futures.ThreadPoolExecutor:
+    """Threads that stay for the next call: to start one takes longer than a short series has to spare."""
+    return concurrent.futures.ThreadPoolExecutor(MOST_COMPANIONS, thread_name_prefix="weft-other-end")
+
+
+if hasattr(os, "register_at_fork"):
+    # A forked child has the pool but none of its threads.
+    os.register_at_fork(after_in_child=_companions.cache_clear)
+
+
 def run_both(first: Callable[[], None], second: Callable[[], None], brake: Brake) -> None:
     """Run two pieces of work at once, `first` on this thread; both look at `brake`. The first real failure is raised."""
     failures: list[BaseException] = []
@@ -120,14 +135,13 @@ def run_both(first: Callable[[], None], second: Callable[[], None], brake: Brake
             failures.append(failure)
             brake.stop()
 
-    companion = threading.Thread(target=guarded, name="weft-other-end", daemon=True)
-    companion.start()
+    companion = _companions().submit(guarded)
     try:
         first()
-        companion.join()
+        companion.result()
     except BaseException as failure:
         brake.stop()
-        companion.join()
+        concurrent.futures.wait([companion])
         if not isinstance(failure, Stopped):
             raise
     if failures:
