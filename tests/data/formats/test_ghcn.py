@@ -208,14 +208,14 @@ def test_bad_dly_lines_are_counted_with_their_place(tmp_path, stations):
         (2, "short line: fewer than 269 characters"),
         (3, "value that is not a number"),
         (4, "unknown quality flag '?'"),
-        (5, "unreadable station, year or month"),
+        (5, "unreadable station, year, month or element"),
         (6, "impossible date"),
         (7, "short line: fewer than 269 characters"),
         (8, "value not between -90 and 60 degrees Celsius"),
         (9, "station that is not in the station list"),
         (13, "long line: more than 269 characters"),
         (14, "value that is not a number"),
-        (15, "unreadable station, year or month"),
+        (15, "unreadable station, year, month or element"),
     }
     assert report.num_rejected == 11
     assert report.kept == 7
@@ -308,6 +308,56 @@ def test_bad_by_station_lines_are_counted_with_their_place(tmp_path, stations):
     assert report.left_out == {"file without TMIN, TMIN_ATTRIBUTES": 1}
 
 
+HEADER = '"STATION","DATE","LATITUDE","LONGITUDE","ELEVATION","NAME","TMAX","TMAX_ATTRIBUTES"\n'
+
+
+def by_station_line(station, day, lat="47.4444"):
+    return f'"{station}","2020-01-{day:02d}","{lat}","-122.3138","112.8","SEATTLE, WA US","  101",",,W"\n'
+
+
+@pytest.mark.parametrize("lines", [HEADER, HEADER.strip(), HEADER + by_station_line(FORKS, 1)])
+def test_a_by_station_file_without_a_wanted_row_is_no_fault(tmp_path, stations, lines):
+    (tmp_path / f"{FORKS}.csv").write_text(lines)
+    (tmp_path / f"{SEATTLE}.csv").write_text(HEADER + by_station_line(SEATTLE, 1))
+    table, report = read_ghcn(tmp_path, stations=stations, only=[SEATTLE])
+    assert_allclose(table["value"], [10.1])
+    assert report.num_rejected == report.num_left_out == 0
+
+
+def test_broken_identifiers_are_refused_though_none_of_them_was_asked_for(tmp_path, stations):
+    by_station = tmp_path / f"{SEATTLE}.csv"
+    by_station.write_text(
+        HEADER + "".join(by_station_line(name, day) for day, name in enumerate([SEATTLE, "USC0045", "", FORKS], 1))
+    )
+    table, report = read_ghcn(by_station, stations=stations, only=[SEATTLE])
+    assert len(table) == 1
+    assert [(example.line, example.reason) for example in report.examples] == [
+        (3, "unreadable station"),
+        (4, "unreadable station"),
+    ]
+    by_year = tmp_path / "2001.csv"
+    broken = [(SEATTLE, "TM?X"), (SEATTLE, "tmax"), ("USC?0000001", "TMAX")]
+    lines = [f"{station},2001010{day},{element},1,,,7," for day, (station, element) in enumerate(broken, 2)]
+    by_year.write_text("\n".join([*BY_YEAR[:2], *lines]))
+    table, report = read_ghcn(by_year, stations=stations, only=[SEATTLE])
+    assert len(table) == 1
+    assert report.rejected == {"unreadable station or element": 3}
+    monthly = tmp_path / "a.dly"
+    monthly.write_text("\n".join(dly_line(SEATTLE, 2001, 2, element, {1: 55}) for element in ("TMAX", "TM?X", "PRCP")))
+    table, report = read_ghcn(monthly, stations=stations)
+    assert len(table) == 1
+    assert [example.line for example in report.examples] == [2]
+
+
+def test_a_place_that_is_on_no_map_is_refused(tmp_path):
+    folder = tmp_path / "one" / "two" / "three"
+    folder.mkdir(parents=True)
+    (folder / "a.csv").write_text(HEADER + by_station_line(SEATTLE, 1) + by_station_line(SEATTLE, 2, lat="947.5"))
+    table, report = read_ghcn(folder)
+    assert_allclose(table["lat"], [47.4444])
+    assert report.rejected == {"latitude or longitude that is on no map": 1}
+
+
 def test_cut_off_gzip_is_reported_and_its_lines_kept(tmp_path, stations):
     rng = np.random.default_rng(3)
     days = pd.date_range("1950-01-01", "2010-12-31")
@@ -354,6 +404,13 @@ def test_places_must_come_from_somewhere(tmp_path):
     assert len(read_ghcn(folder)[0]) == 2
 
 
+def test_lists_without_a_line_say_what_a_line_is(tmp_path):
+    for name, read in (("ghcnd-stations.txt", read_stations), ("ghcnd-inventory.txt", read_inventory)):
+        (tmp_path / name).touch()
+        with pytest.raises(ValueError, match=r"no line that can be read: by columns, station in 1 to 11, lat in 13"):
+            read(tmp_path / name)
+
+
 def test_station_list(tmp_path):
     path = tmp_path / "ghcnd-stations.txt"
     bad = [
@@ -375,7 +432,7 @@ def test_station_list(tmp_path):
     }
     assert sorted(example.line for example in report.examples) == [4, 5, 6, 7]
     path.write_text("nothing of the kind\n")
-    with pytest.raises(ValueError, match="has no line of the layout"):
+    with pytest.raises(ValueError, match="has no line that can be read"):
         read_stations(path)
 
 

@@ -45,6 +45,7 @@ QUALITY_FLAGS = {
     "Z": "official investigation",
 }
 
+STATION, ELEMENT = "[A-Za-z0-9_-]{11}", "[A-Z0-9]{4}"
 DLY_LINE = re.compile(rb"[\w-]{11}\d{6}[A-Z0-9]{4}[ \-\d]{5}")
 BY_YEAR_LINE = re.compile(rb"[\w-]{11},\d{8},[A-Z0-9]{4},")
 ACCESS_HEADER = re.compile(rb'"?STATION"?,"?DATE"?,')
@@ -116,9 +117,10 @@ def _parse_dly(block: Block, rules: DailyRules) -> tuple[pd.DataFrame, ReadRepor
     year = digits[:, :4] @ [1000, 100, 10, 1]
     month = digits[:, 4:] @ [10, 1]
     sound = numeric & (month >= 1) & (month <= 12) & looks_like_station(head[:, :11])
+    sound &= _looks_like_element(head[:, 17:21])
     unreadable = np.zeros(len(lengths), dtype=bool)
     unreadable[rows[~sound]] = True
-    report += block.refuse(unreadable, "unreadable station, year or month")
+    report += block.refuse(unreadable, "unreadable station, year, month or element")
 
     wanted = sound & (as_texts(head[:, 17:21]) == rules.element.encode())
     wanted &= year >= rules.first.astype("datetime64[Y]").astype(int) + 1970
@@ -155,7 +157,9 @@ def _parse_dly(block: Block, rules: DailyRules) -> tuple[pd.DataFrame, ReadRepor
 def _parse_by_year(block: Block, rules: DailyRules) -> tuple[pd.DataFrame, ReadReport]:
     every = np.arange(len(block.starts))
     head = fixed_width(block, every, 26)
+    # A line whose station or element is unlike any code is not another one's but a broken one.
     regular = (head[:, [11, 20, 25]] == ord(",")).all(axis=1)
+    regular &= looks_like_station(head[:, :11]) & _looks_like_element(head[:, 21:25])
     # Most lines are of other elements or stations: they are passed over before the slow parsing of fields.
     other = regular & (as_texts(head[:, 21:25]) != rules.element.encode())
     other |= regular & ~_among(as_texts(head[:, :11]), rules.stations)
@@ -167,8 +171,7 @@ def _parse_by_year(block: Block, rules: DailyRules) -> tuple[pd.DataFrame, ReadR
     rows, line, report = parse_delimited(part, num_fields=8, columns=columns)
     report = _renumbered(report, numbers)
     line = numbers[line - 1]
-    # A line whose element is unlike any code is not another element's but a broken one.
-    sound = rows["element"].str.fullmatch("[A-Z0-9]{4}") & rows["station"].str.fullmatch(r"[\w-]{11}")
+    sound = rows["element"].str.fullmatch(ELEMENT) & rows["station"].str.fullmatch(STATION)
     every_row = rows
     sieve = Sieve(block.source, line, lambda row: ",".join(every_row.iloc[row]))
     sieve.refuse(~sound.to_numpy(dtype=bool), "unreadable station or element")
@@ -200,16 +203,17 @@ def _parse_by_station(block: Block, header: list[str], rules: DailyRules) -> tup
         columns={header.index(name): name for name in needed},
         first_row=1 if block.first_line == 1 else 0,
     )
-    asked = _among(_as_bytes(rows["STATION"], 11), rules.stations)
-    rows, line = rows[asked].reset_index(drop=True), line[asked]
-    places = {
-        "lon": numbers_of(rows["LONGITUDE"]),
-        "lat": numbers_of(rows["LATITUDE"]),
-        "elevation": numbers_of(rows["ELEVATION"]),
-    }
-    attributes = rows[f"{rules.element}_ATTRIBUTES"]
+    every_row = rows
+    sieve = Sieve(block.source, line, lambda row: ",".join(every_row.iloc[row]))
+    sieve.refuse(~rows["STATION"].str.fullmatch(STATION).to_numpy(dtype=bool), "unreadable station")
+    sieve.pass_over(~_among(_as_bytes(rows["STATION"], 11), rules.stations))
+    lat, lon = numbers_of(rows["LATITUDE"]), numbers_of(rows["LONGITUDE"])
+    sieve.refuse((np.abs(lat) > 90) | (np.abs(lon) > 180), "latitude or longitude that is on no map")
+    places = {"lon": lon, "lat": lat, "elevation": numbers_of(rows["ELEVATION"])}
+    places = {name: column[sieve.passed] for name, column in places.items()}
+    rows, line = rows[sieve.passed].reset_index(drop=True), line[sieve.passed]
+    attributes = rows[f"{rules.element}_ATTRIBUTES"].str.split(",")
     blank = (rows[rules.element].str.strip() == "").to_numpy()
-    parts = attributes.str.split(",", expand=True).reindex(columns=range(3))
     cells = Cells(
         source=block.source,
         line=line,
@@ -217,11 +221,11 @@ def _parse_by_station(block: Block, header: list[str], rules: DailyRules) -> tup
         day=_dates(rows["DATE"], r"\d{4}-\d{2}-\d{2}", "%Y-%m-%d"),
         tenths=np.where(blank, MISSING, numbers_of(rows[rules.element])),
         # Fewer than three attributes: which of them is the quality flag cannot be told.
-        quality=np.where(parts[2].isna().to_numpy(), b"?", _flags(parts[1].fillna("?"))),
+        quality=np.where(attributes.str.len() < 3, b"?", _flags(attributes.str.get(1).fillna("?").astype("str"))),
         text_of=lambda cell: ",".join(rows.iloc[cell]),
     )
     table, refusals = _judged(cells, rules, **places)
-    return table, report + refusals
+    return table, report + sieve.report + refusals
 
 
 def _judged(cells: Cells, rules: DailyRules, **places: Float[np.ndarray, " cell"]) -> tuple[pd.DataFrame, ReadReport]:
@@ -265,6 +269,12 @@ def daily_table(**columns: np.ndarray) -> pd.DataFrame:
             "line": columns.get("line", np.zeros(size, int)),
         }
     )
+
+
+def _looks_like_element(characters: UInt8[np.ndarray, "row 4"]) -> Bool[np.ndarray, " row"]:
+    capital = (characters >= ord("A")) & (characters <= ord("Z"))
+    digit = (characters >= ord("0")) & (characters <= ord("9"))
+    return (capital | digit).all(axis=1)
 
 
 def _among(stations: np.ndarray, wanted: Collection[str] | None) -> Bool[np.ndarray, " row"]:

@@ -59,7 +59,10 @@ def _read_fixed(path: Path, fields: Mapping[str, tuple[int, int]], shortest: int
         tables.append(table)
     table = pd.concat(tables, ignore_index=True)
     if table.empty:
-        raise ValueError(f"{path} has no line of the layout {dict(fields)}; give the file as NOAA publishes it")
+        places = ", ".join(f"{name} in {start + 1} to {stop}" for name, (start, stop) in fields.items())
+        raise ValueError(
+            f"{path} has no line that can be read: by columns, {places}; give the file as NOAA publishes it"
+        )
     return table, report
 
 
