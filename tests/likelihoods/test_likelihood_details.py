@@ -297,3 +297,35 @@ def test_gaussian_noise_adds_to_the_rows_own():
     assert_allclose(Gaussian(0.5).noise_variance(own), [0.6, 2.5])
     assert_allclose(Gaussian(0.0).noise_variance(own), own)
     assert float(Gaussian(0.5).noise_variance()) == 0.5
+
+
+def test_quantiles_of_counts_with_a_very_uncertain_rate():
+    """Beside the spread of f that of the count is nothing, so that quantiles are those of e^f.
+
+    Probabilities are right to 1e-5, which moves these quantiles by up to 3e-4 of themselves.
+    """
+    mean, variance = np.array([0.0, 6.0, 18.0]), np.array([900.0, 60.0, 1.0])
+    for probability in (0.7, 0.8, 0.85):
+        expected = np.exp(mean + np.sqrt(variance) * scipy.special.ndtri(probability))
+        assert_allclose(Poisson().quantile(probability, mean, variance), expected, rtol=3e-4)
+    with pytest.raises(ValueError, match="no count below 1e15"):
+        Poisson().quantile(0.95, mean[:1], variance[:1])
+
+
+@pytest.mark.parametrize("likelihood", [Poisson(), NegativeBinomial()])
+def test_a_quantile_of_nothing_known_is_refused(likelihood):
+    with pytest.raises(ValueError, match="are the mean and variance of f there sensible"):
+        likelihood.quantile(0.9, np.array([np.nan]), np.array([1.0]))
+    with pytest.raises(ValueError, match="are the mean and variance of f there sensible"):
+        likelihood.quantile(0.9, np.array([800.0]), np.array([1.0]))
+
+
+def test_counts_and_fractions_can_be_drawn_however_far_out_f_is():
+    f = np.full(2000, 45.0)
+    for likelihood in (Poisson(), ZeroInflatedPoisson(1e-9)):
+        draws = likelihood.sample(0, f)
+        assert_allclose(draws.mean(), np.exp(45.0), rtol=1e-8)
+        # Standard errors of a deviation from 2000 draws are 1.6 %.
+        assert_allclose(draws.std(), np.exp(22.5), rtol=0.08)
+    assert np.all(np.isfinite(NegativeBinomial().sample(0, f)))
+    assert_allclose(Beta().sample(0, np.array([-800.0, 800.0])), [0.0, 1.0])

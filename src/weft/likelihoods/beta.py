@@ -70,7 +70,8 @@ class Beta(Likelihood):
     ) -> Float[np.ndarray, "*sample row"]:
         precision, f = np.asarray(self.precision), np.asarray(f)
         one, other = precision * scipy.special.expit(f), precision * scipy.special.expit(-f)
-        return np.random.default_rng(seed).beta(one, other)
+        least = np.finfo(np.float64).tiny
+        return np.random.default_rng(seed).beta(np.maximum(one, least), np.maximum(other, least))
 
     def initial(self, values: PerRow, extra: RowExtras = NO_EXTRAS) -> tuple[PerRow, PerRow]:
         mean, slope = inverse("logit", values, jnp)

@@ -15,6 +15,10 @@ from scipy.optimize import elementwise
 from weft.likelihoods.quadrature import NUM_WARPED, VARIANCE_FLOOR, make_warp, warped_node
 from weft.likelihoods.rows import PerRow, Probability
 
+# Narrower than this share of the deviation of f, a fall is a step to the quadrature.
+NARROWEST = 1e-4
+# Counts beyond cannot be told from their neighbours.
+LARGEST_COUNT = 1e15
 # Rows handled at once, which bounds the memory.
 BLOCK = 20_000
 
@@ -32,17 +36,21 @@ def mixed(
 
     `bend(value, rows)` says where, as a function of f, the cumulative probability falls, and over what width: it may be
     next to a step, for a count of a million. The error is below 1e-6 as long as f varies by less than a thousand times
-    that width, and 1e-5 at ten thousand times.
+    that width, and 1e-5 at ten thousand times; from there on it is taken for a step, smoothed by that width.
     """
     mean, deviation = np.asarray(mean), np.sqrt(np.asarray(variance) + VARIANCE_FLOOR)
     positions = np.linspace(0.0, 1.0, NUM_WARPED)[:, None]
 
     def mixture(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
         centre, width = bend(values, rows)
+        found = scipy.special.ndtr((centre - mean[rows]) / np.hypot(deviation[rows], width))
+        smooth = np.flatnonzero(width >= NARROWEST * deviation[rows])
+        values, rows, centre, width = values[smooth], rows[smooth], centre[smooth], width[smooth]
         warp = make_warp(mean[rows], deviation[rows], centre, width, np)
         scores, weights = warped_node(positions, warp, np)
         nodes = mean[rows] + deviation[rows] * np.asarray(scores)
-        return np.sum(weights * cumulative(values, nodes, rows), axis=0) / np.sum(weights, axis=0)
+        found[smooth] = np.sum(weights * cumulative(values, nodes, rows), axis=0) / np.sum(weights, axis=0)
+        return found
 
     return mixture
 
@@ -93,7 +101,7 @@ def invert_counts(
     probability, start, largest = np.broadcast_arrays(check_probability(probability), start, largest)
 
     def invert_rows(rows: np.ndarray) -> np.ndarray:
-        above = np.minimum(np.maximum(np.ceil(start[rows]), 1.0), largest[rows])
+        above = np.minimum(np.clip(np.ceil(start[rows]), 1.0, LARGEST_COUNT), largest[rows])
         below = np.full(len(rows), -1.0)
         active = np.arange(len(rows))
         while len(active):
@@ -103,7 +111,7 @@ def invert_counts(
             active = active[~reached]
             below[active] = above[active]
             above[active] = np.minimum(2 * above[active], largest[rows[active]])
-            if np.any(above[active] > 1e15):
+            if not np.all(above[active] <= LARGEST_COUNT):
                 raise ValueError(
                     f"no count below 1e15 reaches the probability in row {rows[active][0]}; are the mean and variance "
                     "of f there sensible?"
@@ -118,6 +126,15 @@ def invert_counts(
         return above
 
     return in_blocks(invert_rows, len(start))
+
+
+def draw_counts(generator: np.random.Generator, rate: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+    """Poisson counts; where NumPy has no integers for them, normal ones, which are the same to the last digit there."""
+    large = rate > LARGEST_COUNT
+    counts = generator.poisson(np.where(large, 1.0, rate)).astype(np.float64)
+    if large.any():
+        counts = np.where(large, np.round(generator.normal(rate, np.sqrt(rate))), counts)
+    return counts
 
 
 def in_blocks(function: Callable[[np.ndarray], np.ndarray], num_rows: int) -> np.ndarray:

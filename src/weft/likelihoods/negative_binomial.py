@@ -13,7 +13,7 @@ from weft.arrays import AnyArray
 from weft.domains import positive
 from weft.likelihoods.base import Likelihood
 from weft.likelihoods.links import expected_softplus, rate_moments, softplus
-from weft.likelihoods.mixture import invert_counts, mixed
+from weft.likelihoods.mixture import draw_counts, invert_counts, mixed
 from weft.likelihoods.rows import NO_EXTRAS, PerRow, Probability, RowExtras, Support
 
 
@@ -60,7 +60,9 @@ class NegativeBinomial(Likelihood):
         def bend(values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return np.log((values + 1) / exposure[rows]), np.sqrt(1 / (values + 1) + 1 / dispersion)
 
-        start = exposure * np.exp(np.asarray(mean))
+        # An infinite start is cut to the largest count there.
+        with np.errstate(over="ignore"):
+            start = exposure * np.exp(np.asarray(mean))
         return invert_counts(mixed(cumulative, bend, mean, variance), probability, start)
 
     def sample(
@@ -69,7 +71,7 @@ class NegativeBinomial(Likelihood):
         generator = np.random.default_rng(seed)
         dispersion = np.asarray(self.dispersion)
         rate = np.asarray(extra.exposure_of(f)) * np.exp(np.asarray(f))
-        return generator.poisson(rate * generator.gamma(dispersion, 1 / dispersion, size=f.shape)).astype(np.float64)
+        return draw_counts(generator, rate * generator.gamma(dispersion, 1 / dispersion, size=f.shape))
 
     def initial(self, values: PerRow, extra: RowExtras = NO_EXTRAS) -> tuple[PerRow, PerRow]:
         count = values + 0.5

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.likelihoods.base import Likelihood
 from weft.likelihoods.links import rate_moments
-from weft.likelihoods.mixture import invert_counts, mixed
+from weft.likelihoods.mixture import draw_counts, invert_counts, mixed
 from weft.likelihoods.rows import NO_EXTRAS, PerRow, Probability, RowExtras, Support
 
 
@@ -54,7 +54,7 @@ class Poisson(Likelihood):
         self, seed: int | np.random.Generator, f: Float[AnyArray, "*sample row"], extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, "*sample row"]:
         rate = np.asarray(extra.exposure_of(f)) * np.exp(np.asarray(f))
-        return np.random.default_rng(seed).poisson(rate).astype(np.float64)
+        return draw_counts(np.random.default_rng(seed), rate)
 
     def initial(self, values: PerRow, extra: RowExtras = NO_EXTRAS) -> tuple[PerRow, PerRow]:
         return jnp.log((values + 0.5) / extra.exposure_of(values)), values + jnp.asarray(0.5)
@@ -74,5 +74,7 @@ def poisson_mixture_quantile(
     def bend(values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.log((values + 1) / exposure[rows]), 1 / np.sqrt(values + 1)
 
-    start = exposure * np.exp(np.asarray(mean))
+    # An infinite start is cut to the largest count there.
+    with np.errstate(over="ignore"):
+        start = exposure * np.exp(np.asarray(mean))
     return invert_counts(mixed(cumulative, bend, mean, variance), probability, start)

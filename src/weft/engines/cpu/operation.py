@@ -8,18 +8,17 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.buffer_callback import buffer_callback
 from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, is_concrete, require_float64
 from weft.engines.cpu import series
 from weft.engines.cpu.interrupts import interrupt_again, watch_for_interrupts
 from weft.engines.cpu.problem import make_problem
-from weft.engines.cpu.threads import available_threads, num_processors
+from weft.engines.cpu.threads import available_threads
 from weft.state_space.chain import Chain, Rows
 
 Leaves = tuple[Any, ...]
-# Under the length up to which JAX copies an argument of a callback at once (100 kB).
-PIECE_BYTES = 2**16
 
 
 class Form:
@@ -63,28 +62,23 @@ def _call_back(
 ) -> tuple[Float[Array, "..."], ...]:
     """`function` as part of a compiled computation; its results are floats of these shapes.
 
-    Floats cross over as pairs of 32-bit words. JAX makes the call on a thread of its own, where double precision is off
-    if the caller has it on for a while only (`jax.enable_x64`), and would round every number to single precision.
+    On JAX's own buffers. `jax.pure_callback` hands over copies instead: made on a thread of JAX's pool, for which the callback, on
+    the only such thread where there is one processor, would wait for ever, and in single precision where the caller has double
+    precision on for a while only (`jax.enable_x64`).
     """
     watch_for_interrupts()
-    floats = tuple(_differentiable(leaves))
-    words = [
-        jax.lax.bitcast_convert_type(_differentiated_no_further(leaf), np.uint32) if number in floats else leaf
-        for number, leaf in enumerate(leaves)
-    ]
-    pieces = [in_pieces(array) for array in words]
-    results = jax.pure_callback(
-        functools.partial(_on_pieces, function, form, floats, tuple(array.shape for array in words)),
-        tuple(jax.ShapeDtypeStruct((*shape, 2), np.uint32) for shape in shapes),
-        pieces,
+    call = buffer_callback(
+        functools.partial(_on_buffers, function, form),
+        tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes),
         vmap_method="sequential",
     )
-    return tuple(jax.lax.bitcast_convert_type(result, np.float64) for result in results)
+    floats = _differentiable(leaves)
+    return call(*(_differentiated_no_further(leaf) if k in floats else leaf for k, leaf in enumerate(leaves)))
 
 
 @jax.custom_jvp
 def _differentiated_no_further(leaf: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The same; words have no derivative, and JAX would take that of the gradient for zero without a word."""
+    """The same, and a clear sentence where the gradient is to be differentiated again."""
     return leaf
 
 
@@ -93,37 +87,16 @@ def _refuse(primals: Leaves, tangents: Leaves) -> tuple[Any, Any]:
     raise TypeError("the engine 'cpu' can be differentiated once only; for second derivatives use engine='scan'")
 
 
-def in_pieces(array: AnyArray) -> list[AnyArray]:
-    """The array itself; where there is one processor, its numbers in short pieces.
-
-    JAX hands a callback copies of its arguments. Long ones are copied on a thread of its pool, and where the pool has one thread,
-    which runs the callback, the callback would wait for itself for ever. Short ones are copied at once.
-    """
-    length = PIECE_BYTES // array.dtype.itemsize
-    if num_processors() > 1 or array.size <= length:
-        return [array]
-    return jnp.split(jnp.ravel(array), list(range(length, array.size, length)))
-
-
-def _on_pieces(
-    function: Callable[..., tuple[np.ndarray, ...]],
-    form: Form,
-    floats: tuple[int, ...],
-    shapes: tuple[tuple[int, ...], ...],
-    pieces: list[list[Any]],
-) -> tuple[np.ndarray, ...]:
-    leaves = [
-        np.ascontiguousarray(np.concatenate(parts) if len(parts) > 1 else parts[0]).reshape(shape)
-        for parts, shape in zip(pieces, shapes, strict=True)
-    ]
-    for number in floats:
-        leaves[number] = leaves[number].view(np.float64)[..., 0]
+def _on_buffers(
+    function: Callable[..., tuple[np.ndarray, ...]], form: Form, context: Any, results: tuple[Any, ...], *leaves: Any
+) -> None:
     try:
-        results = function(form, *leaves)
+        found = function(form, *leaves)
     except KeyboardInterrupt:
         interrupt_again()
         raise
-    return tuple(np.asarray(result, order="C")[..., None].view(np.uint32) for result in results)
+    for result, array in zip(results, found, strict=True):
+        np.asarray(result)[...] = array
 
 
 def _value(form: Form, *leaves: Any) -> tuple[Float[np.ndarray, ""]]:
