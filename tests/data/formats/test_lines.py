@@ -90,7 +90,8 @@ def test_rubbish_in_place_of_an_archive_is_reported(tmp_path, name):
     path.write_bytes(b"this is not an archive at all")
     (found,) = blocks(path)
     assert found.report.num_rejected == 1
-    assert list(openings(path)) == []
+    (opening,) = openings(path)
+    assert opening.report == found.report
 
 
 def test_cut_off_tar_gives_the_members_before(tmp_path):
@@ -101,6 +102,48 @@ def test_cut_off_tar_gives_the_members_before(tmp_path):
     found = list(blocks(path))
     assert found[0].data == files["0.dly"]
     assert sum(block.report.num_rejected for block in found) == 1
+
+
+def spoilt_tar(data, first, how):
+    """An archive of two members, the second of which begins at `first`."""
+    if how == "header":
+        return data[: first + 20] + b"XXXX" + data[first + 24 :]
+    if how == "zeroed header":
+        return data[:first] + bytes(512) + data[first + 512 :]
+    return data[: first + {"boundary": 0, "within header": 200, "within data": 900}[how]]
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("how", ["boundary", "within header", "within data", "header", "zeroed header"])
+def test_a_tar_that_ends_before_its_end_is_reported(tmp_path, how, packed):
+    files = {"0.dly": b"one\n" * 300, "1.dly": b"two\n" * 3000}
+    path = tar_of(tmp_path / "a.tar", files, mode="w")
+    data = spoilt_tar(path.read_bytes(), 512 + 3 * 512, how)
+    path.write_bytes(gzip.compress(data) if packed else data)
+    found = list(blocks(path))
+    assert found[0].data == files["0.dly"]
+    assert [block.report.num_rejected for block in found].count(1) == 1
+
+
+def test_a_gzipped_tar_without_its_last_bytes_is_reported(tmp_path):
+    path = tar_of(tmp_path / "a.tar.gz", {"0.dly": b"one\n" * 300})
+    path.write_bytes(path.read_bytes()[:-6])
+    found = list(blocks(path))
+    assert found[0].data == b"one\n" * 300
+    assert found[-1].report.num_rejected == 1
+
+
+@pytest.mark.parametrize(("place", "value"), [((6, 8), 1), ((8, 10), 9)])
+def test_a_zip_that_cannot_be_unpacked_is_reported(tmp_path, place, value):
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.csv", TEXT)
+    data = bytearray(path.read_bytes())
+    # The mark of encryption, and of a packing that Python does not know, in both of the archive's headers.
+    data[place[0]] = data[data.find(b"PK\x01\x02") + place[1]] = value
+    path.write_bytes(data)
+    (found,) = blocks(path)
+    assert "a.csv cannot be unpacked" in found.report.examples[0].text
 
 
 def test_a_binary_file_is_refused_in_one_sentence(tmp_path, monkeypatch):
@@ -152,6 +195,18 @@ def test_quotation_marks_inside_fields_do_not_stop_the_reading():
     assert rows["first"].tolist()[0] == "a"
     assert 3 in numbers
     assert len(numbers) + report.num_rejected == 4
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_quotation_within_a_field_shifts_no_column(place):
+    # By pairs of marks the line has four fields, as it should; by the rules of csv five.
+    lines = [b"1,a,51.4,-0.1", b"2,c,51.5,-0.2"]
+    lines.insert(place, b'3,b"x,51.5"z,52.4,-0.3')
+    block = Block("a.csv", 1, b"\n".join(lines))
+    rows, numbers, report = parse_delimited(block, num_fields=4, columns={0: "id", 2: "lat"})
+    assert rows.to_dict("list") == {"id": ["1", "2"], "lat": ["51.4", "51.5"]}
+    assert place + 1 not in numbers
+    assert report.rejected == {"quotation mark or line end inside a field": 1}
 
 
 fields = st.text(alphabet='ab ,"é0', max_size=5)

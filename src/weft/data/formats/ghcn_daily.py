@@ -274,7 +274,7 @@ def daily_table(**columns: np.ndarray) -> pd.DataFrame:
 def _looks_like_element(characters: UInt8[np.ndarray, "row 4"]) -> Bool[np.ndarray, " row"]:
     capital = (characters >= ord("A")) & (characters <= ord("Z"))
     digit = (characters >= ord("0")) & (characters <= ord("9"))
-    return (capital | digit).all(axis=1)
+    return np.logical_and.reduce(capital | digit, axis=1)
 
 
 def _among(stations: np.ndarray, wanted: Collection[str] | None) -> Bool[np.ndarray, " row"]:

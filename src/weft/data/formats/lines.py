@@ -18,12 +18,23 @@ from jaxtyping import Bool, Float, Integer, UInt8
 
 from weft.data.formats.rejected import LONGEST_TEXT, ReadReport, Rejected, refused
 
-__all__ = ["Block", "blocks", "fixed_width", "numbers_of", "openings", "parse_delimited", "record_of", "whole_text"]
+__all__ = [
+    "Block",
+    "blocks",
+    "damage",
+    "fixed_width",
+    "numbers_of",
+    "openings",
+    "parse_delimited",
+    "record_of",
+    "whole_text",
+]
 
 BLOCK_BYTES = 8 << 20
 OPENING_BYTES = 1 << 16
 READ_BYTES = 1 << 18
 LONGEST_LINE = 64 << 20
+GZIP_MARK = b"\x1f\x8b"
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.ReadError, zipfile.BadZipFile)
 NEWLINE, RETURN, COMMA, QUOTE, BLANK = (ord(character) for character in '\n\r," ')
 
@@ -86,17 +97,25 @@ def blocks(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> Ite
         for name, stream in _members(path, wanted):
             yield from _line_blocks(name, stream)
     except DAMAGE as error:
-        damage = Rejected(path.name, None, "damaged or cut off file; the rest of it is not read", str(error))
-        yield Block(path.name, 0, b"", ReadReport(rejected={damage.reason: 1}, examples=(damage,)))
+        yield Block(path.name, 0, b"", damage(path, error))
 
 
 def openings(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[Block]:
-    """The first lines of a file, or of every wanted file inside an archive, enough to tell its layout."""
+    """The first lines of a file, or of every wanted file inside an archive, enough to tell its layout.
+
+    Damage met on the way ends it with a block that reports it, as in `blocks`.
+    """
     try:
         for name, stream in _members(path, wanted):
             yield next(_line_blocks(name, stream, OPENING_BYTES))
-    except DAMAGE:
-        return
+    except DAMAGE as error:
+        yield Block(path.name, 0, b"", damage(path, error))
+
+
+def damage(path: Path, error: Exception) -> ReadReport:
+    """The report of a file that cannot be read on."""
+    found = Rejected(path.name, None, "damaged or cut off file; the rest of it is not read", str(error))
+    return ReadReport(rejected={found.reason: 1}, examples=(found,))
 
 
 def whole_text(path: Path) -> str:
@@ -107,21 +126,55 @@ def whole_text(path: Path) -> str:
 def _members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, io.BufferedIOBase]]:
     name = path.name.lower()
     if name.endswith((".tar", ".tar.gz", ".tgz")):
-        # "|" reads forward only: a 3 GB archive passes through memory block by block.
-        with tarfile.open(path, mode="r|*") as archive:
-            for entry in archive:
-                content = archive.extractfile(entry) if entry.isfile() and wanted(entry.name) else None
-                if isinstance(content, io.BufferedIOBase):
-                    yield _ungzipped(entry.name, content)
+        yield from _tar_members(path, wanted)
     elif name.endswith(".zip"):
         with zipfile.ZipFile(path) as archive:
             for member in archive.namelist():
                 if not member.endswith("/") and wanted(member):
-                    with archive.open(member) as content:
-                        yield _ungzipped(member, content)  # type: ignore[arg-type]
+                    with _opened(archive, member) as content:
+                        yield _ungzipped(member, content)
     else:
         with path.open("rb") as content:
             yield _ungzipped(path.name, content)
+
+
+class StrictTarInfo(tarfile.TarInfo):
+    """Tells a damaged or absent header from the end of an archive; Python's own takes either for the end."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> "StrictTarInfo":
+        try:
+            return super().frombuf(buf, encoding, errors)
+        except tarfile.HeaderError as error:
+            # Zeros in place of a header are the end.
+            if buf and not buf.strip(b"\0"):
+                raise
+            raise tarfile.ReadError(f"archive without its end: {error}") from error
+
+
+def _tar_members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, io.BufferedIOBase]]:
+    with path.open("rb") as file:
+        zipped = file.read(2) == GZIP_MARK
+        file.seek(0)
+        stream = gzip.GzipFile(fileobj=file) if zipped else file
+        # "|" reads forward only: a 3 GB archive passes through memory block by block.
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=StrictTarInfo) as archive:
+            for entry in archive:
+                content = archive.extractfile(entry) if entry.isfile() and wanted(entry.name) else None
+                if isinstance(content, io.BufferedIOBase):
+                    yield _ungzipped(entry.name, content)
+        # To the last byte, where gzip keeps its checksum; after the end of an archive there are only zeros.
+        while rest := stream.read(READ_BYTES):
+            if rest.strip(b"\0"):
+                raise tarfile.ReadError("there is more after the mark of the archive's end")
+
+
+def _opened(archive: zipfile.ZipFile, member: str) -> io.BufferedIOBase:
+    try:
+        return archive.open(member)  # type: ignore[return-value]
+    except RuntimeError as error:
+        # So Python says that a member is encrypted, or packed in a way that it does not know.
+        raise zipfile.BadZipFile(f"{member} cannot be unpacked: {error}") from error
 
 
 def _ungzipped(name: str, stream: io.BufferedIOBase) -> tuple[str, io.BufferedIOBase]:
@@ -178,7 +231,7 @@ def parse_delimited(
     blank = block.starts == block.ends
     header = np.arange(len(block.starts)) < first_row
     broken = _not_text(block)
-    counts, open_quotation = _count_fields(block)
+    counts, open_quotation, inner_quotation = _count_fields(block)
     sound = ~(blank | header | broken | open_quotation)
     short, long = sound & (counts < num_fields), sound & (counts > num_fields)
     sound &= counts == num_fields
@@ -190,10 +243,10 @@ def parse_delimited(
     )
     numbers = block.numbers[sound]
     text = block.lines_where(sound) if len(numbers) else b""
-    table = _parsed(text, num_fields, columns, len(numbers))
+    table = None if (inner_quotation & sound).any() else _parsed(text, num_fields, columns, len(numbers))
     if table is not None:
         return table, numbers, report
-    # A quotation mark inside an unquoted field: the two ways of counting differ, so take the lines one at a time.
+    # A quotation mark or a line end inside a field: the ways of counting differ, so take the lines one at a time.
     records = [record_of(line) for line in text.decode().removesuffix("\n").split("\n")]
     whole = np.array([len(record) == num_fields for record in records], dtype=bool)
     report += refused(block.source, "quotation mark or line end inside a field", numbers[~whole])
@@ -230,7 +283,7 @@ def _parsed(text: bytes, num_fields: int, columns: dict[int, str], num_rows: int
             keep_default_na=False,
             skip_blank_lines=False,
         )
-    except pd.errors.ParserError:
+    except ValueError:
         return None
     return table.rename(columns=columns) if len(table) == num_rows else None
 
@@ -250,7 +303,10 @@ def _not_text(block: Block) -> Bool[np.ndarray, " line"]:
     return bad
 
 
-def _count_fields(block: Block) -> tuple[Integer[np.ndarray, " line"], Bool[np.ndarray, " line"]]:
+def _count_fields(
+    block: Block,
+) -> tuple[Integer[np.ndarray, " line"], Bool[np.ndarray, " line"], Bool[np.ndarray, " line"]]:
+    """The fields of each line, whether a quotation stays open in it, and whether one begins or ends within a field."""
     commas = np.flatnonzero(block.characters == COMMA)
     quotes = np.flatnonzero(block.characters == QUOTE)
     quotes_before_line = np.searchsorted(quotes, block.starts)
@@ -259,4 +315,14 @@ def _count_fields(block: Block) -> tuple[Integer[np.ndarray, " line"], Bool[np.n
     inside = (np.searchsorted(quotes, commas) - quotes_before_line[line_of_comma]) % 2 == 1
     counts = np.bincount(line_of_comma[~inside], minlength=len(block.starts)) + 1
     num_quotes = np.searchsorted(quotes, block.ends) - quotes_before_line
-    return counts, num_quotes % 2 == 1
+
+    line_of_quote = np.searchsorted(block.starts, quotes, side="right") - 1
+    closes = (np.arange(len(quotes)) - quotes_before_line[line_of_quote]) % 2 == 1
+    # A doubled mark closes and opens again, and stands for one mark.
+    begins = (quotes == block.starts[line_of_quote]) | np.isin(block.characters[quotes - 1], (COMMA, QUOTE))
+    last = len(block.data) - 1
+    after = block.characters[np.minimum(quotes + 1, last)] if len(quotes) else quotes
+    ends = (quotes + 1 >= block.ends[line_of_quote]) | np.isin(after, (COMMA, QUOTE))
+    inner = np.zeros(len(counts), dtype=bool)
+    inner[line_of_quote[~np.where(closes, ends, begins)]] = True
+    return counts, num_quotes % 2 == 1, inner
