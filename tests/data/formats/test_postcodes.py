@@ -131,7 +131,51 @@ def test_files_that_are_not_postcode_tables(tmp_path):
     sales = pd.DataFrame({"postcode": ["SW19 1AA"], "lat": [51.0], "lon": [0.0], "price": [1]})
     sales.to_parquet(tmp_path / "sales.parquet")
     sales.drop(columns="price").to_parquet(tmp_path / "postcodes.parquet")
-    assert [found.name for found in find_postcode_tables(tmp_path)] == ["postcodes.parquet"]
+    found = find_postcode_tables(tmp_path)
+    assert [path.name for path in found.files] == ["postcodes.parquet"]
+    assert [path.name for path in found.other] == ["other.csv", "sales.parquet"]
+    _, report = read_postcodes(tmp_path)
+    assert report.left_out == {"no postcodes: other.csv": 1, "no postcodes: sales.parquet": 1}
+
+
+def test_parquet_is_judged_as_csv_is(tmp_path):
+    path = tmp_path / "postcodes.parquet"
+    rows = pd.DataFrame(
+        {
+            "postcode": ["SW19 1AA", None, "ZZ", "SW19 1AB", "SW19 1AD", "SW19 1AE"],
+            "lat": [51.4, 51.0, 51.0, 950.0, np.nan, 99.999999],
+            "lon": [-0.1, 0.0, 0.0, 0.0, 0.0, 0.0],
+        }
+    )
+    rows.to_parquet(path)
+    table, report = read_postcodes(path)
+    assert table["postcode"].tolist() == ["SW191AA"]
+    assert report.rejected == {
+        "not a postcode": 2,
+        "place outside the British Isles": 1,
+        "coordinate that is not a number": 1,
+    }
+    assert report.left_out == {"postcode without a known place": 1}
+    rows.assign(lat=["51.4", "51", "51", "north", None, "51.5"], lon="-0.1").to_parquet(path)
+    table, report = read_postcodes(path)
+    assert_allclose(table[["lat", "lon"]], [[51.4, -0.1], [51.5, -0.1]])
+    assert report.rejected["coordinate that is not a number"] == 2
+
+
+def test_damaged_tables_are_reported(tmp_path):
+    (tmp_path / "a.parquet").write_bytes(b"")
+    (tmp_path / "b.parquet").write_bytes(b"junk, and more of it")
+    (tmp_path / "c.csv.gz").write_bytes(b"junk")
+    with pytest.raises(ValueError, match=r"is no postcode table.*; damaged: .*a\.parquet, .*b\.parquet, .*c\.csv\.gz"):
+        read_postcodes(tmp_path)
+    (tmp_path / "ukpostcodes.csv").write_text(LAYOUTS["ukpostcodes"])
+    pd.DataFrame({"postcode": ["SW19 1AB"], "lat": [51.0], "lon": [0.0]}).to_parquet(tmp_path / "d.parquet")
+    whole = (tmp_path / "d.parquet").read_bytes()
+    # The names at the end are whole, the columns are not.
+    (tmp_path / "d.parquet").write_bytes(whole[:4] + bytes(byte ^ 255 for byte in whole[4:60]) + whole[60:])
+    table, report = read_postcodes(tmp_path)
+    assert len(table) == 2
+    assert report.rejected == {"damaged or cut off file; the rest of it is not read": 4}
 
 
 @settings(deadline=None)

@@ -114,6 +114,10 @@ def test_report_builder_layout_with_line_end_and_quoted_names(tmp_path):
     path.write_text(f"{names}\n{record}\nshort,line\n")
     _, report = read_price_paid(path)
     assert [(example.line, example.reason) for example in report.examples] == [(3, "short line: fewer than 16 fields")]
+    path.write_text(f"\n\r\n{names}\n{record}\nshort,line\n")
+    table, report = read_price_paid(path)
+    assert len(table) == 1
+    assert [example.line for example in report.examples] == [5]
     path.write_text(f"{names}{record}\nshort,line\n")
     _, report = read_price_paid(path)
     assert [example.line for example in report.examples] == [2]
@@ -143,6 +147,8 @@ def test_bad_lines_are_counted_with_their_place(tmp_path):
         sale(16)[:-1],
         sale(17, postcode="w1a\u00a01aa", price="250000"),
         sale(18, kind="D", postcode="ZZ1 1ZZ"),
+        sale(20, price="99999999999999999999"),
+        sale(21, date="0012-03-04 00:00"),
     ]
     path = write(tmp_path / "pp-2012.csv", records, end="\r\n")
     with path.open("ab") as file:
@@ -167,9 +173,11 @@ def test_bad_lines_are_counted_with_their_place(tmp_path):
         (14, "no transaction identifier"),
         (15, "long line: more than 16 fields"),
         (16, "quotation mark without its partner"),
-        (19, "not UTF-8 text"),
+        (19, "price of more digits than a price has"),
+        (20, "impossible date"),
+        (21, "not UTF-8 text"),
     }
-    assert report.num_rejected == 15
+    assert report.num_rejected == 17
     assert report.left_out == {"sale without a postcode": 1}
     assert "pp-2012.csv line 10" in str(report)
 
@@ -197,7 +205,7 @@ def test_changes_and_deletions_of_a_monthly_file_are_applied(tmp_path):
         "deletion of a sale that was not among those kept": 1,
     }
     assert set(report.rejected) == {"unknown postcode", "price that is not a positive whole number"}
-    names = [path.name for path in find_price_files(tmp_path)]
+    names = [path.name for path in find_price_files(tmp_path).files]
     assert names == ["pp-complete.csv", "pp-2012.csv", "pp-monthly-update-new-version.csv"]
     without, _ = read_price_paid(tmp_path / "pp-complete.csv")
     assert len(without) == 7
@@ -217,6 +225,39 @@ def test_packed_and_cut_off_files(tmp_path):
     assert 1000 < len(cut) < 5000
     pd.testing.assert_series_equal(cut["price"], zipped["price"].iloc[: len(cut)])
     assert report.num_rejected == 1
+
+
+def test_damaged_and_unknown_files_beside_the_good_ones_are_reported(tmp_path):
+    write(tmp_path / "pp-2013.csv", [sale(1), sale(2)])
+    POSTCODES.to_parquet(tmp_path / "postcodes.parquet")
+    short = "\n".join(sale(number)[: sale(number).index('","F"') + 1] for number in range(30)).encode()
+    unknown = {"a.csv": b"", "b.csv": "\n".join([sale(1)] * 3).encode("utf-16"), "c.csv": short, "d.csv.gz": b""}
+    whole = gzip.compress("\n".join(sale(number) for number in range(200)).encode())
+    damaged = {"e.csv.gz": b"not gzip", "f.csv.gz": whole[:40], "g.zip": b"PK\x03\x04junk", "h.parquet": b"junk"}
+    for name, content in {**unknown, **damaged}.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "Code-Point_Open_Column_Headers.csv").write_text("PC,PQ,EA,NO\n")
+    table, report = read_paper_sales(tmp_path)
+    assert len(table) == 2
+    assert report.left_out == {f"file of no known layout: {name}": 1 for name in unknown}
+    assert report.rejected == {"damaged or cut off file; the rest of it is not read": 4}
+    _, report = read_price_paid(tmp_path)
+    assert report.left_out["no sales: a.csv"] == 1
+    assert report.num_rejected == 3
+    (tmp_path / "pp-2013.csv").unlink()
+    for read in (read_paper_sales, read_price_paid):
+        with pytest.raises(ValueError, match=r"no price paid file.*; damaged: .*e\.csv\.gz, .*f\.csv\.gz, .*g\.zip"):
+            read(tmp_path)
+
+
+@pytest.mark.parametrize("rows", ["", "1,SW19 1AA,999,0\n"])
+def test_a_postcode_table_without_a_postcode_is_said_to_be_one(tmp_path, rows):
+    write(tmp_path / "pp-2013.csv", [sale(1)])
+    (tmp_path / "ukpostcodes.csv").write_text(f"id,postcode,latitude,longitude\n{rows}")
+    with pytest.raises(ValueError, match="table of postcodes without a postcode that can be used"):
+        read_paper_sales(tmp_path)
+    with pytest.raises(ValueError, match="postcodes is a table without a row"):
+        read_price_paid(tmp_path, postcodes=POSTCODES.iloc[:0])
 
 
 def test_files_of_no_known_layout(tmp_path):

@@ -5,7 +5,7 @@ Places are WGS84 degrees. Tables of eastings and northings (EPSG:27700) are turn
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -14,12 +14,20 @@ import pandas as pd
 from jaxtyping import Bool, Float, UInt64
 
 from weft.data.formats.boxes import Box
-from weft.data.formats.lines import Block, blocks, numbers_of, openings, parse_delimited, record_of, whole_text
+from weft.data.formats.found import Found, Source, paths_of, sort_out
+from weft.data.formats.lines import (
+    Block,
+    blocks,
+    damage,
+    numbers_of,
+    openings,
+    parse_delimited,
+    record_of,
+    whole_text,
+)
 from weft.data.formats.rejected import ReadReport, Sieve, left_out
 
 __all__ = ["find_postcode_tables", "postcode_keys", "read_postcodes", "without_blanks"]
-
-Source = str | Path | Iterable[str | Path]
 
 ENDINGS = (".csv", ".csv.gz", ".zip", ".parquet")
 CODE_POINT_HEADERS = "Code-Point_Open_Column_Headers.csv"
@@ -54,14 +62,16 @@ def read_postcodes(source: Source) -> tuple[pd.DataFrame, ReadReport]:
     Open, Camden's "National Statistics Postcode Lookup UK Coordinates", ukpostcodes, or a parquet file with postcode,
     lat and lon. Where two tables know a postcode the first one's place holds.
     """
-    report, tables = ReadReport(), []
-    files = find_postcode_tables(source)
-    if not files:
+    found, tables = find_postcode_tables(source), []
+    if not found.files:
         raise ValueError(
             f"{_said(source)} is no postcode table: none of ONSPD, NSPL, Code-Point Open, ukpostcodes or Camden's, "
-            "which have a column of postcodes and two of coordinates"
+            f"which have a column of postcodes and two of coordinates{found.words_on_damage}"
         )
-    for path in files:
+    report = sum(found.damaged.values(), ReadReport())
+    for path in found.other:
+        report += left_out(f"no postcodes: {path.name}", 1)
+    for path in found.files:
         read = _read_parquet if path.suffix == ".parquet" else _read_text
         table, refusals = read(path)
         tables.append(table)
@@ -73,15 +83,15 @@ def read_postcodes(source: Source) -> tuple[pd.DataFrame, ReadReport]:
     return table, report.keeping(len(table))
 
 
-def find_postcode_tables(source: Source) -> list[Path]:
-    """The files of `source`, and of its folders, that hold a table of postcodes."""
-    files: list[Path] = []
-    for path in [Path(source)] if isinstance(source, str | Path) else [Path(path) for path in source]:
-        if not path.exists():
-            raise FileNotFoundError(f"there is no file or folder {path}")
-        candidates = [path] if path.is_file() else [found for found in sorted(path.rglob("*")) if found.is_file()]
-        files.extend(found for found in candidates if found.name.endswith(ENDINGS) and _holds_postcodes(found))
-    return list(dict.fromkeys(files))
+def find_postcode_tables(source: Source) -> Found:
+    """The files of `source`, and of its folders, that hold a table of postcodes, and those that may be but do not."""
+    candidates: list[Path] = []
+    for path in paths_of(source):
+        inside = [path] if path.is_file() else [found for found in sorted(path.rglob("*")) if found.is_file()]
+        candidates.extend(found for found in inside if found.name.endswith(ENDINGS))
+    # The headers of Code-Point Open are read with its tables.
+    candidates = [found for found in candidates if found.name != CODE_POINT_HEADERS]
+    return sort_out(candidates, _openings, lambda block: _layout(block, None) is not None)
 
 
 def without_blanks(postcodes: pd.Series) -> pd.Series:
@@ -105,13 +115,22 @@ def _said(source: Source) -> str:
     return str(source) if isinstance(source, str | Path) else ", ".join(str(path) for path in source)
 
 
-def _holds_postcodes(path: Path) -> bool:
-    if path.suffix == ".parquet":
-        import pyarrow.parquet
+def _openings(path: Path) -> Iterator[Block]:
+    """The first lines of a table; of a parquet file, the line that its names would be in csv."""
+    if path.suffix != ".parquet":
+        yield from openings(path, _is_table)
+        return
+    import pyarrow
+    import pyarrow.parquet
 
+    try:
         names = pyarrow.parquet.read_schema(path).names
-        return {"postcode", "lat", "lon"} <= set(names) and "price" not in names
-    return any(_layout(block, None) is not None for block in openings(path, _is_table))
+    except (pyarrow.ArrowException, OSError) as error:
+        yield Block(path.name, 0, b"", damage(path, error))
+    else:
+        # Only our own names: a parquet file with others is not read.
+        ours = {"postcode", "lat", "lon"} <= set(names)
+        yield Block(path.name, 1, ",".join(names).encode() if ours else b"")
 
 
 def _is_table(name: str) -> bool:
@@ -120,9 +139,22 @@ def _is_table(name: str) -> bool:
 
 
 def _read_parquet(path: Path) -> tuple[pd.DataFrame, ReadReport]:
-    table = pd.read_parquet(path, columns=["postcode", "lat", "lon"]).astype({"postcode": "str"})
-    table["postcode"] = without_blanks(table["postcode"])
-    return table, ReadReport(sources=(path.name,))
+    import pyarrow
+
+    try:
+        rows = pd.read_parquet(path, columns=["postcode", "lat", "lon"])
+    except (pyarrow.ArrowException, OSError) as error:
+        return pd.DataFrame({"postcode": pd.Series([], dtype="str"), "lat": [], "lon": []}), damage(path, error)
+    sieve = Sieve(path.name, np.arange(1, len(rows) + 1), lambda row: ",".join(str(cell) for cell in rows.iloc[row]))
+    north, east = (_numbers(rows[name]) for name in ("lat", "lon"))
+    table, refusals = _judged(sieve, rows["postcode"].astype("str").fillna(""), north, east, in_metres=False)
+    return table, ReadReport(sources=(path.name,)) + refusals
+
+
+def _numbers(column: pd.Series) -> Float[np.ndarray, " row"]:
+    if pd.api.types.is_numeric_dtype(column):
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    return numbers_of(column.astype("str").fillna(""))
 
 
 def _read_text(path: Path) -> tuple[pd.DataFrame, ReadReport]:
@@ -196,18 +228,33 @@ def _parse(block: Block, layout: PostcodeLayout) -> tuple[pd.DataFrame, ReadRepo
         first_row=layout.header_lines if block.first_line == 1 else 0,
     )
     sieve = Sieve(block.source, line, lambda row: ",".join(rows.iloc[row]))
-    postcode = without_blanks(rows["postcode"])
-    north, east = numbers_of(rows["north"]), numbers_of(rows["east"])
     blank = ((rows["north"].str.strip() == "") | (rows["east"].str.strip() == "")).to_numpy(dtype=bool)
-    nowhere = blank | ((north == 0) & (east == 0)) | ((north > NO_LATITUDE) & (not layout.in_metres))
+    north, east = numbers_of(rows["north"]), numbers_of(rows["east"])
+    table, refusals = _judged(sieve, rows["postcode"], north, east, in_metres=layout.in_metres, blank=blank)
+    return table, report + refusals
+
+
+def _judged(
+    sieve: Sieve,
+    postcodes: pd.Series,
+    north: Float[np.ndarray, " row"],
+    east: Float[np.ndarray, " row"],
+    *,
+    in_metres: bool,
+    blank: Bool[np.ndarray, " row"] | bool = False,
+) -> tuple[pd.DataFrame, ReadReport]:
+    """The rows that can be believed, in degrees; `blank` says which had no coordinate at all."""
+    postcode = without_blanks(postcodes)
+    # Latitudes beyond the poles by more than that are slips, not the mark of an unknown place.
+    marked = (north > NO_LATITUDE) & (north < NO_LATITUDE + 1) & (not in_metres)
     sieve.refuse(postcode_keys(postcode) == 0, "not a postcode")
-    sieve.leave_out(nowhere, "postcode without a known place")
+    sieve.leave_out(blank | ((north == 0) & (east == 0)) | marked, "postcode without a known place")
     sieve.refuse(~(np.isfinite(north) & np.isfinite(east)), "coordinate that is not a number")
-    if layout.in_metres:
+    if in_metres:
         north, east = _degrees(north, east, sieve.passed)
     sieve.refuse(~BRITISH_ISLES.inside(north, east), "place outside the British Isles")
     table = pd.DataFrame({"postcode": postcode, "lat": north, "lon": east})[sieve.passed]
-    return table.reset_index(drop=True), report + sieve.report
+    return table.reset_index(drop=True), sieve.report
 
 
 def _degrees(

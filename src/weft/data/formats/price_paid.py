@@ -5,7 +5,7 @@ Columns and codes as in "How to access HM Land Registry Price Paid Data" (GOV.UK
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -14,13 +14,18 @@ import pandas as pd
 from jaxtyping import Bool, Shaped, UInt64
 
 from weft.data.formats.boxes import Box
+from weft.data.formats.found import Found, Source, paths_of, sort_out
 from weft.data.formats.lines import Block, blocks, numbers_of, openings, parse_delimited, record_of
-from weft.data.formats.postcodes import find_postcode_tables, postcode_keys, read_postcodes, without_blanks
+from weft.data.formats.postcodes import (
+    CODE_POINT_HEADERS,
+    find_postcode_tables,
+    postcode_keys,
+    read_postcodes,
+    without_blanks,
+)
 from weft.data.formats.rejected import ReadReport, Sieve, left_out
 
 __all__ = ["find_price_files", "paper_sales", "read_paper_sales", "read_price_paid"]
-
-Source = str | Path | Iterable[str | Path]
 
 ENDINGS = (".csv", ".csv.gz", ".txt", ".zip")
 # The files have no header; these are the places of the columns used here.
@@ -52,6 +57,9 @@ CODES = {"property_type": "DSTFO", "new_build": "YN", "tenure": "FLU", "category
 # What a record does: it is a sale, it takes back an earlier one that it changed, or it deletes an earlier one.
 STAYS, WITHDRAWS, DELETES = 0, 1, 2
 DATE = r"\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}(?::\d{2})?)?"
+EARLIEST, LATEST = np.datetime64("1700-01-01", "D"), np.datetime64("2200-01-01", "D")
+# Whole numbers from here on are not all to be told apart in double precision.
+TOO_DEAR = 2**53
 
 PAPER_BOX = Box(south=50.0, north=56.0, west=-6.0, east=2.0)
 PAPER_AFTER, PAPER_BEFORE = "2010-01-01", "2020-01-01"
@@ -88,8 +96,8 @@ def read_price_paid(
     *,
     postcodes: pd.DataFrame | None = None,
     property_types: Collection[str] | None = None,
-    after: str | np.datetime64 = "1700-01-01",
-    before: str | np.datetime64 = "2200-01-01",
+    after: str | np.datetime64 = EARLIEST,
+    before: str | np.datetime64 = LATEST,
 ) -> tuple[pd.DataFrame, ReadReport]:
     """Sales in the order of their lines, and the report of what was refused.
 
@@ -107,15 +115,14 @@ def read_price_paid(
         raise ValueError(f"property_types must be among {', '.join(CODES['property_type'])}; they are {property_types}")
     wanted = Wanted(types, _as_day(after), _as_day(before))
     places = None if postcodes is None else _places(postcodes)
-    files = find_price_files(source)
-    if not files:
-        raise ValueError(
-            f"{source} holds no price paid file: none has HM Land Registry's 16 columns or the report builder's header"
-        )
-    report = ReadReport()
+    found = find_price_files(source)
+    _refuse_none(found, source)
+    report = sum(found.damaged.values(), ReadReport())
+    for path in found.other:
+        report += left_out(f"no sales: {path.name}", 1)
     # Growing in place: pieces to be joined at the end would stand in memory beside the joined columns.
     grown: dict[str, tuple[np.dtype, bytearray]] = {}
-    for path in files:
+    for path in found.files:
         layout: PriceLayout | None = None
         for block in blocks(path, _is_table):
             report += block.report
@@ -134,18 +141,16 @@ def read_price_paid(
     return table, (report + refusals).keeping(len(table))
 
 
-def find_price_files(source: Source) -> list[Path]:
+def find_price_files(source: Source) -> Found:
     """The files of `source`, and of its folders, that hold sales; those of a folder in the order they apply."""
-    files: list[Path] = []
-    for path in [Path(source)] if isinstance(source, str | Path) else [Path(path) for path in source]:
-        if not path.exists():
-            raise FileNotFoundError(f"there is no file or folder {path}")
-        candidates = [path]
+    candidates: list[Path] = []
+    for path in paths_of(source):
+        inside = [path]
         if path.is_dir():
-            candidates = [found for found in path.rglob("*") if found.is_file() and found.name.endswith(ENDINGS)]
-            candidates.sort(key=lambda found: ("complete" not in found.name, "monthly" in found.name, found.name))
-        files.extend(found for found in candidates if _holds_sales(found))
-    return list(dict.fromkeys(files))
+            inside = [found for found in path.rglob("*") if found.is_file() and found.name.endswith(ENDINGS)]
+            inside.sort(key=lambda found: ("complete" not in found.name, "monthly" in found.name, found.name))
+        candidates.extend(inside)
+    return sort_out(candidates, lambda path: openings(path, _is_table), lambda block: _begin(block)[0] is not None)
 
 
 def paper_sales(sales: pd.DataFrame) -> pd.DataFrame:
@@ -163,15 +168,35 @@ def paper_sales(sales: pd.DataFrame) -> pd.DataFrame:
 
 def read_paper_sales(folder: str | Path) -> tuple[pd.DataFrame, ReadReport]:
     """The paper's sales from a folder that holds price paid files and a table of postcodes."""
-    tables = find_postcode_tables(folder)
-    if not tables:
-        raise ValueError(f"{folder} holds no table of postcodes (ONSPD, NSPL, Code-Point Open, ukpostcodes); add one")
-    postcodes, report = read_postcodes(tables)
+    tables, prices = find_postcode_tables(folder), find_price_files(folder)
+    report = sum({**tables.damaged, **prices.damaged}.values(), ReadReport())
+    known = {*tables.files, *prices.files, *tables.damaged, *prices.damaged}
+    for path in dict.fromkeys(tables.other + prices.other):
+        if path not in known and path.name != CODE_POINT_HEADERS:
+            report += left_out(f"file of no known layout: {path.name}", 1)
+    if not tables.files:
+        raise ValueError(
+            f"{folder} holds no table of postcodes (ONSPD, NSPL, Code-Point Open, ukpostcodes); add one"
+            + tables.words_on_damage
+        )
+    _refuse_none(prices, folder)
+    postcodes, refusals = read_postcodes(tables.files)
+    report += refusals
+    if postcodes.empty:
+        raise ValueError(f"{folder} holds a table of postcodes without a postcode that can be used:\n{report}")
     sales, refusals = read_price_paid(
-        folder, postcodes=postcodes, property_types="F", after=PAPER_AFTER, before=PAPER_BEFORE
+        prices.files, postcodes=postcodes, property_types="F", after=PAPER_AFTER, before=PAPER_BEFORE
     )
     chosen = paper_sales(sales)
     return chosen, (report + refusals).keeping(len(chosen))
+
+
+def _refuse_none(found: Found, source: Source) -> None:
+    if not found.files:
+        raise ValueError(
+            f"{source} holds no price paid file: none has HM Land Registry's 16 columns or the report builder's header"
+            + found.words_on_damage
+        )
 
 
 def _as_day(date: str | np.datetime64) -> np.datetime64:
@@ -182,13 +207,11 @@ def _is_table(name: str) -> bool:
     return name.lower().endswith((".csv", ".csv.gz", ".txt"))
 
 
-def _holds_sales(path: Path) -> bool:
-    return any(_begin(block)[0] is not None for block in openings(path, _is_table))
-
-
 def _begin(block: Block) -> tuple[PriceLayout | None, Block]:
     """The layout of a file, and its first block without the header."""
-    header = REPORT_BUILDER_HEADER.match(block.data)
+    blank = re.match(rb"[ \t\r\n]*", block.data)
+    before = 0 if blank is None else blank.end()
+    header = REPORT_BUILDER_HEADER.match(block.data, before)
     if header is not None:
         names = header.group().replace(b'"', b"").decode().split(",")
         columns = {at: REPORT_BUILDER_NAMES[name] for at, name in enumerate(names) if name in REPORT_BUILDER_NAMES}
@@ -197,7 +220,8 @@ def _begin(block: Block) -> tuple[PriceLayout | None, Block]:
             # The report builder leaves out the header's line end: then the first record stands on the first line.
             end = re.match(rb"\r?\n", rest)
             rest = rest if end is None else rest[end.end() :]
-            return PriceLayout(len(names), columns), replace(block, data=rest, first_line=1 if end is None else 2)
+            lines_before = block.data.count(b"\n", 0, before) + (end is not None)
+            return PriceLayout(len(names), columns), replace(block, data=rest, first_line=1 + lines_before)
     for line in block.data[: 1 << 16].split(b"\n")[:50]:
         record = record_of(line)
         if len(record) == NUM_PUBLISHED and re.fullmatch(DATE, record[2]):
@@ -206,6 +230,8 @@ def _begin(block: Block) -> tuple[PriceLayout | None, Block]:
 
 
 def _places(postcodes: pd.DataFrame) -> Places:
+    if postcodes.empty:
+        raise ValueError("postcodes is a table without a row; give one with postcode, lat and lon, or None")
     key = postcode_keys(without_blanks(postcodes["postcode"].astype("str")))
     order = np.argsort(key, kind="stable")
     return Places(key[order], postcodes["lat"].to_numpy()[order], postcodes["lon"].to_numpy()[order])
@@ -228,8 +254,9 @@ def _parse(
 
     price = numbers_of(rows["price"])
     sieve.refuse(~((price > 0) & (price == np.floor(price))), "price that is not a positive whole number")
+    sieve.refuse(price >= TOO_DEAR, "price of more digits than a price has")
     day = _days(rows["date"])
-    sieve.refuse(np.isnat(day), "impossible date")
+    sieve.refuse(~((day > EARLIEST) & (day < LATEST)), "impossible date")
     codes = {name: _code(rows[name], allowed) for name, allowed in CODES.items()}
     for name, allowed in CODES.items():
         sieve.refuse(codes[name] < 0, f"unknown {name.replace('_', ' ')}, not one of {', '.join(allowed)}")
@@ -243,7 +270,7 @@ def _parse(
     sieve.pass_over(~(asked & (day > wanted.after) & (day < wanted.before)))
     columns = {
         "transaction": pd.util.hash_pandas_object(transaction, index=False).to_numpy(),
-        "price": np.nan_to_num(price).astype(np.int64),
+        "price": np.where(sieve.passed, price, 0).astype(np.int64),
         "day": day.astype(np.int64).astype(np.int32),
         "postcode": key,
         **codes,
