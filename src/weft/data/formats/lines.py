@@ -316,13 +316,13 @@ def _count_fields(
     counts = np.bincount(line_of_comma[~inside], minlength=len(block.starts)) + 1
     num_quotes = np.searchsorted(quotes, block.ends) - quotes_before_line
 
-    line_of_quote = np.searchsorted(block.starts, quotes, side="right") - 1
+    line_of_quote = np.repeat(np.arange(len(block.starts)), np.diff(quotes_before_line, append=len(quotes)))
     closes = (np.arange(len(quotes)) - quotes_before_line[line_of_quote]) % 2 == 1
+    before = block.characters[quotes - 1]
+    after = block.characters[np.minimum(quotes + 1, len(block.data) - 1)] if len(quotes) else before
     # A doubled mark closes and opens again, and stands for one mark.
-    begins = (quotes == block.starts[line_of_quote]) | np.isin(block.characters[quotes - 1], (COMMA, QUOTE))
-    last = len(block.data) - 1
-    after = block.characters[np.minimum(quotes + 1, last)] if len(quotes) else quotes
-    ends = (quotes + 1 >= block.ends[line_of_quote]) | np.isin(after, (COMMA, QUOTE))
+    begins = (before == COMMA) | (before == QUOTE) | (quotes == block.starts[line_of_quote])
+    ends = (after == COMMA) | (after == QUOTE) | (quotes + 1 >= block.ends[line_of_quote])
     inner = np.zeros(len(counts), dtype=bool)
     inner[line_of_quote[~np.where(closes, ends, begins)]] = True
     return counts, num_quotes % 2 == 1, inner
