@@ -2,14 +2,16 @@
 """Selections, starts, scores and refusals of the experiments on real data."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import norm
 
-from tests.experiments.original_files import write_noaa
-from weft.experiments import apartments, ghcn, learning, run, temperatures
+from tests.experiments.original_files import write_land_registry, write_noaa
+from weft.experiments import apartments, ghcn, ghcn_page, learning, run, temperatures
 from weft.experiments.__main__ import main
 from weft.experiments.settings import Settings
+from weft.inference.posterior import condition
 from weft.kernels import Matern52
 
 
@@ -73,6 +75,88 @@ def test_the_projects_samples(shared_data, tmp_path):
     assert len(sales.value) == 164_268
     assert len(np.unique(sales.day)) == 2774
     assert sales.day.min() == 0
+
+
+def test_what_was_refused_is_said_and_kept(tmp_path, capsys):
+    folder = tmp_path / "noaa"
+    write_noaa(folder)
+    with (folder / "USC00450000.dly").open("a") as file:
+        file.write("a line of nothing\n")
+    (folder / "n48w123.hgt").write_bytes(b"not a tile")
+    (found,) = temperatures.load_sets(Settings(output=tmp_path, data=folder))
+    told = capsys.readouterr().err
+    assert "refused 1: short line" in found.reading
+    assert found.reading in told
+    assert found.elevations is None
+    assert "n48w123.hgt is not a height tile" in found.no_elevations
+    described = ghcn.describe(found, None)
+    section = "\n".join(ghcn_page.set_section(described, []))
+    assert found.reading in section
+    assert "No map: " in section
+    assert "is not a height tile" in section
+    folder = tmp_path / "land registry"
+    write_land_registry(folder)
+    (folder / "pp-2016.csv.gz").write_bytes(b"junk")
+    sales = apartments.load(Settings(output=tmp_path, data=folder))
+    assert "damaged or cut off file" in sales.reading
+    assert sales.reading in capsys.readouterr().err
+
+
+def test_an_empty_selection_says_why(tmp_path):
+    folder = tmp_path / "noaa"
+    write_noaa(folder)
+    for path in folder.glob("*.dly"):
+        path.write_text(path.read_text().replace("2019", "1979"))
+    with pytest.raises(ValueError, match=r"(?s)no daily maximum of 2000 to 2019.*left out 9: station without a value"):
+        temperatures.load_sets(Settings(output=tmp_path, data=folder))
+    folder = tmp_path / "land registry"
+    write_land_registry(folder)
+    prices = folder / "pp-complete.csv"
+    prices.write_text(prices.read_text().replace("2015-", "2005-"))
+    with pytest.raises(ValueError, match=r"(?s)no sale of a flat .* 2010 to 2019.*kept 0 from 2 files"):
+        apartments.load(Settings(output=tmp_path, data=folder))
+
+
+def test_more_pseudo_points_than_stations(tmp_path, capsys):
+    write_noaa(tmp_path / "data")
+    (found,) = temperatures.load_sets(Settings(output=tmp_path, data=tmp_path / "data"))
+    assert ghcn.fewer_than_stations(Settings(output=tmp_path), found) == (5,)
+    assert "fewer than the 9 stations of noaa; left out: 10, 20, 50" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="fewer than the 9 stations of noaa; they are 20"):
+        ghcn.fewer_than_stations(Settings(output=tmp_path, pseudo_points=(20,)), found)
+
+
+def test_a_failed_run_leaves_no_empty_folder(tmp_path):
+    (tmp_path / "data").mkdir()
+    output = tmp_path / "new" / "out"
+    for name in ("ghcn", "apartments"):
+        with pytest.raises(ValueError, match="add"):
+            run(name, data=tmp_path / "data", output=output)
+    assert not (tmp_path / "new").exists()
+    output.mkdir(parents=True)
+    with pytest.raises(ValueError, match="add"):
+        run("ghcn", data=tmp_path / "data", output=output)
+    assert output.exists()
+
+
+def test_sales_of_one_postcode_have_a_map(tmp_path):
+    places = np.tile([51.5, -0.1], (12, 1))
+    sales = apartments.Sales(np.arange(12.0), places, np.arange(12.0), pd.Timestamp("2015-01-02"), "")
+    data = learning.Observations(sales.day, places, np.sin(sales.day))
+    model = learning.make_model(learning.start_kernel(*apartments.STARTS["separable"], 2, Matern52), places[:1])
+    shown = apartments.maps_of(
+        sales, learning.Scale.of(sales.value), condition(model, data), places[:1], "separable", tmp_path
+    )
+    assert (tmp_path / shown["figure"]).exists()
+
+
+def test_data_are_refused_where_none_are_read(tmp_path):
+    with pytest.raises(ValueError, match="emission makes its own data"):
+        run("emission", data=tmp_path, download=True, output=tmp_path / "out")
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(ValueError, match="is a file; give a folder to fetch ghcnd-stations"):
+        run("ghcn", data=file, download=True, output=tmp_path / "out")
 
 
 def test_absent_data_are_said_to_be_absent(tmp_path, monkeypatch, capsys):

@@ -25,7 +25,7 @@ from weft.experiments.learning import (
     scores,
     start_kernel,
 )
-from weft.experiments.results import Results, check, checks_table, number, provenance, say, table
+from weft.experiments.results import Results, check, checks_table, number, provenance, reading_section, say, table
 from weft.experiments.settings import Settings
 from weft.inference.posterior import Posterior
 from weft.kernels import Matern32
@@ -56,12 +56,15 @@ class Sales:
     value: Float[np.ndarray, " row"]
     first_date: pd.Timestamp
     story: str
+    # What the reader of original files kept, refused and left out.
+    reading: str | None = None
 
 
 def load(settings: Settings) -> Sales:
     if settings.download and settings.data is not None:
         fetch_experiment("apartments", settings.data)
     folder = data_folder(settings, "price_paid", WANTED)
+    reading = None
     if (folder / SAMPLE).exists():
         table_ = pd.read_parquet(folder / SAMPLE).sort_values("time", kind="stable")
         story = (
@@ -71,6 +74,12 @@ def load(settings: Settings) -> Sales:
         )
     else:
         table_, report = read_paper_sales(folder)
+        reading = str(report)
+        say(f"apartments: {reading}")
+        if table_.empty:
+            raise ValueError(
+                f"{folder} holds no sale of a flat that the paper would have taken, of 2010 to 2019 in England and Wales:\n{reading}"
+            )
         story = (
             f"HM Land Registry's files by the paper's selection: {len(table_):,} sales on {table_['time'].nunique():,} days, where "
             f"the paper had {PAPER_ROWS:,} (one more for each day without a sale). {report.num_rejected:,} lines were refused and "
@@ -86,6 +95,7 @@ def load(settings: Settings) -> Sales:
         table_["value"].to_numpy(dtype=np.float64),
         first,
         story,
+        reading,
     )
 
 
@@ -117,6 +127,7 @@ def measure(settings: Settings) -> Results:
             "num_pseudo": len(points),
         },
         "story": sales.story,
+        **({} if sales.reading is None else {"reading": sales.reading}),
         "num_train": int(is_train.sum()),
         "num_test": int((~is_train).sum()),
         "num_days": len(data.times),
@@ -136,7 +147,10 @@ def maps_of(
 ) -> dict[str, Any]:
     """Mean and deviation of f on one day, on the standardised scale, as the paper shows it."""
     day = max(float(sales.day.max()) + 1 - DAYS_BEFORE_END, 0.0)
-    (south, west), (north, east) = sales.places.min(axis=0), sales.places.max(axis=0)
+    edges = np.stack([sales.places.min(axis=0), sales.places.max(axis=0)])
+    # Around sales that are all at one latitude or longitude a cell is shown on either side.
+    edges += np.where(edges[0] == edges[1], [[-1], [1]], 0) / MAP_CELLS_A_DEGREE
+    (south, west), (north, east) = edges
     # The paper's fifty cells a degree, or finer where the data cover less than a few degrees.
     cells = max(MAP_CELLS_A_DEGREE, round(MAP_CELLS / (east - west)))
     latitudes = np.linspace(south, north, max(round(cells * (north - south)), 2))
@@ -215,6 +229,7 @@ def page(results: Results) -> str:
         "The paper's second experiment on real data: standardised log prices of flats at their postcodes, half of the sales held out "
         "at random; EQ in latitude and longitude, Matern-3/2 in days, one component or two.",
         results["story"],
+        *reading_section(results),
         f"{results['num_train']:,} sales on {results['num_days']:,} days were learned from and {results['num_test']:,} predicted, with "
         f"{limits['num_pseudo']} pseudo-points at the k-means centres of the sales. Each fit was given {limited} (the paper: 100 "
         "evaluations of the gradient on eight cores).",

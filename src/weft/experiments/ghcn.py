@@ -82,7 +82,7 @@ def measure(settings: Settings) -> Results:
 
 
 def describe(temperatures: TemperatureSet, maps: dict[str, Any] | None) -> dict[str, Any]:
-    return {
+    described = {
         "name": temperatures.name,
         "story": temperatures.story,
         "num_stations": len(temperatures.stations),
@@ -90,6 +90,23 @@ def describe(temperatures: TemperatureSet, maps: dict[str, Any] | None) -> dict[
         "num_days": temperatures.num_days,
         "map": maps,
     }
+    for name in ("reading", "no_elevations"):
+        if getattr(temperatures, name) is not None:
+            described[name] = getattr(temperatures, name)
+    return described
+
+
+def fewer_than_stations(settings: Settings, temperatures: TemperatureSet) -> tuple[int, ...]:
+    """The numbers of pseudo-points asked for, without those that the set has too few stations for."""
+    counts = settings.pseudo_points or ((5,) if settings.quick else NUM_PSEUDO)
+    num_stations = len(temperatures.stations)
+    kept, many = ([count for count in counts if (count < num_stations) == few] for few in (True, False))
+    words = f"pseudo-points must be fewer than the {num_stations} stations of {temperatures.name}"
+    if not kept:
+        raise ValueError(f"{words}; they are {', '.join(str(count) for count in many)}; give --pseudo-points")
+    if many:
+        say(f"ghcn: {words}; left out: {', '.join(str(count) for count in many)}")
+    return tuple(kept)
 
 
 def measure_set(
@@ -100,8 +117,7 @@ def measure_set(
     is_test = np.zeros(len(temperatures.value), dtype=bool)
     is_test[rng.permutation(len(is_test))[: int(TEST_SHARE * len(is_test))]] = True
     scale = Scale.of(temperatures.value[~is_test])
-    counts = settings.pseudo_points or ((5,) if settings.quick else NUM_PSEUDO)
-    counts = tuple(count for count in counts if count < len(temperatures.stations))
+    counts = fewer_than_stations(settings, temperatures)
     rows: list[dict[str, Any]] = []
 
     def work(kernel: str, count: int | None, method: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pathlib
 from typing import Any
 
 from weft.experiments.figures import BLACK, COLOURS, new_figure, save
-from weft.experiments.results import Results, checks_table, number, provenance, table
+from weft.experiments.results import Results, checks_table, number, provenance, reading_section, table
 
 __all__ = ["draw_trade_off", "page"]
 
@@ -142,13 +142,14 @@ def set_section(each: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
     parts = [
         f"## Set `{each['name']}`",
         each["story"],
+        *reading_section(each),
         "A subset learns from the values of its own stations only; where these report for a part of the days, it has next to nothing "
         "to go by on the others, which weighs on a small subset the more.",
         table(header, body),
         f"![accuracy against seconds of training](trade_off_{each['name']}.png)",
     ]
     if each["map"] is None:
-        return [*parts, "No map: the folder holds no elevations."]
+        return [*parts, f"No map: {each.get('no_elevations', 'the folder holds no elevations')}."]
     shown = each["map"]
     return [
         *parts,

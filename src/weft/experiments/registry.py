@@ -17,6 +17,7 @@ EXPERIMENTS: Mapping[str, str] = {
     "ghcn": "daily maximum temperatures in the Pacific North-West: pseudo-points against a subset of the stations",
     "apartments": "prices of flats at postcodes: a separable and a sum-separable model",
 }
+WITH_DATA = ("ghcn", "apartments")
 
 
 def run(
@@ -38,7 +39,8 @@ def run(
     """Run the experiment called `name` and write its page, numbers and figures into `output`; the page's path.
 
     `quick` is a small version of everything, in seconds. `data` is a folder of original files and `download` fetches
-    them into it first. `variant` is "scripts" (what the paper's authors ran) or "text" (what the paper says).
+    them into it first; both are for the experiments on real data alone. `variant` is "scripts" (what the paper's
+    authors ran) or "text" (what the paper says).
     `max_iterations` and `max_seconds` limit each fit, or in the benchmark the seconds of each setting; `pseudo_points`
     and `sets` choose among the numbers of pseudo-points and the data sets, `num_times` the lengths of the benchmark's series,
     and `days` keeps the last so many days of temperatures. `output` is a new folder named after the experiment by default.
@@ -59,6 +61,8 @@ def run(
         num_times=None if num_times is None else tuple(num_times),
         days=days,
     )
+    if name not in WITH_DATA and settings.data is not None:
+        raise ValueError(f"{name} makes its own data; data and download are for {' and '.join(WITH_DATA)}")
     return _results().carry_out(name, experiment(name), settings)
 
 

@@ -4,6 +4,7 @@
 A page is a function of the numbers alone, so nothing on it is typed in.
 """
 
+import contextlib
 import dataclasses
 import datetime
 import importlib.metadata
@@ -16,7 +17,7 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -27,7 +28,18 @@ from weft import __version__
 from weft.engines.cpu.threads import num_processors
 from weft.experiments.settings import Settings
 
-__all__ = ["Results", "Steps", "carry_out", "check", "checks_table", "number", "provenance", "say", "table"]
+__all__ = [
+    "Results",
+    "Steps",
+    "carry_out",
+    "check",
+    "checks_table",
+    "number",
+    "provenance",
+    "reading_section",
+    "say",
+    "table",
+]
 
 # Plain JSON: dictionaries, lists, text, numbers, None.
 Results = dict[str, Any]
@@ -39,8 +51,27 @@ PACKAGES = ("numpy", "scipy", "jax", "numba", "equinox")
 
 
 def carry_out(name: str, experiment: ModuleType, settings: Settings) -> pathlib.Path:
-    """Measure, then write numbers and page; double precision holds within it."""
-    settings.output.mkdir(parents=True, exist_ok=True)
+    """Measure, then write numbers and page; double precision holds within it. A run that fails leaves no empty folder."""
+    with made(settings.output):
+        return measured_page(name, experiment, settings)
+
+
+@contextlib.contextmanager
+def made(folder: pathlib.Path) -> Iterator[None]:
+    """Make a folder, and take it away again if what follows fails before anything is in it."""
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for path in new:
+            if any(path.iterdir()):
+                break
+            path.rmdir()
+        raise
+
+
+def measured_page(name: str, experiment: ModuleType, settings: Settings) -> pathlib.Path:
     begun, stopwatch = datetime.datetime.now(datetime.UTC), time.perf_counter()
     steps = Steps(name, settings)
     before = steps.spent
@@ -130,7 +161,7 @@ def plain(value: Any) -> Any:
 
 
 def say(text: str) -> None:
-    """One line about how far a run is; runs take minutes."""
+    """Some words about how far a run is; runs take minutes."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -212,6 +243,13 @@ def checks_table(checks: Iterable[dict[str, Any]]) -> str:
     return table(
         ("what should show", "shown", "measured"), [(c["claim"], words[c["holds"]], c["measured"]) for c in checks]
     )
+
+
+def reading_section(described: Results) -> list[str]:
+    """What the reader of the original files kept, refused and left out; nothing where no such file was read."""
+    if "reading" not in described:
+        return []
+    return [f"What was read:\n\n```text\n{described['reading']}\n```"]
 
 
 def provenance(results: Results) -> str:

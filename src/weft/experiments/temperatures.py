@@ -2,6 +2,7 @@
 """Sets of daily temperatures for the experiment: the paper's selection from NOAA's files, or the project's real samples of it."""
 
 import dataclasses
+import os
 import pathlib
 
 import numpy as np
@@ -13,6 +14,7 @@ from weft.data.formats.download import fetch_experiment
 from weft.data.formats.ghcn_paper import PAPER_BOXES, PLAUSIBLE, paper_temperatures, read_paper_temperatures
 from weft.data.formats.nasadem import ElevationMap, read_elevation_map
 from weft.experiments.learning import data_folder
+from weft.experiments.results import say
 from weft.experiments.settings import Settings
 
 __all__ = ["SAMPLES", "TemperatureSet", "cut_map", "load_sets", "read_elevations"]
@@ -36,6 +38,9 @@ class TemperatureSet:
     value: Float[np.ndarray, " row"]
     first_date: pd.Timestamp
     elevations: ElevationMap | None
+    # What the reader of original files kept, refused and left out, and why tiles of the folder could not be used.
+    reading: str | None = None
+    no_elevations: str | None = None
 
     @property
     def places(self) -> Float[np.ndarray, "station 3"]:
@@ -80,12 +85,24 @@ def load_sets(settings: Settings) -> list[TemperatureSet]:
 
 def read_original(folder: pathlib.Path, variant: str) -> TemperatureSet:
     selection, report = read_paper_temperatures(folder, variant)
+    say(f"ghcn: {report}")
+    if selection.table.empty:
+        raise ValueError(
+            f"{folder} holds no daily maximum of 2000 to 2019 at a station of the paper's box ({variant}):\n{report}"
+        )
     story = (
         f"NOAA's files by the paper's selection ({variant}): {len(selection.stations)} stations and {len(selection.table):,} "
         f"values, where the paper had {PAPER_STATIONS} and {PAPER_ROWS:,}. {report.num_rejected:,} values were refused and "
         f"{report.num_left_out:,} left out."
     )
-    return make_set("noaa", story, selection.table, selection.stations, read_elevations(folder, PAPER_BOXES[variant]))
+    try:
+        elevations, fault = read_elevations(folder, PAPER_BOXES[variant]), None
+    except ValueError as error:
+        # Elevations are for the maps alone. Where the data were is the user's own, and stays off the page.
+        elevations, fault = None, str(error).replace(f"{folder}{os.sep}", "")
+        say(f"ghcn: no map will be drawn: {fault}")
+    found = make_set("noaa", story, selection.table, selection.stations, elevations)
+    return dataclasses.replace(found, reading=str(report), no_elevations=fault)
 
 
 def read_sample(folder: pathlib.Path, name: str, variant: str) -> TemperatureSet:

@@ -96,6 +96,19 @@ def test_files_that_are_not_tiles(tmp_path):
     (tmp_path / "n47w124.zip").write_bytes(b"rubbish")
     with pytest.raises(ValueError, match="damaged zip archive"):
         read_tile(tmp_path / "n47w124.zip")
+    packed = tmp_path / "n49w124.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("n49w124.hgt", bytes(range(256)) * 100)
+    whole = packed.read_bytes()
+    for place, value in ((45, 255), (6, 1), (8, 9)):
+        data = bytearray(whole)
+        data[place] = value
+        if place < 10:
+            # The mark of encryption or of the kind of packing stands in a second header too.
+            data[data.find(b"PK\x01\x02") + place + 2] = value
+        packed.write_bytes(data)
+        with pytest.raises(ValueError, match=r"n49w124\.zip is a damaged zip archive"):
+            read_tile(packed)
     with zipfile.ZipFile(tmp_path / "n48w124.zip", "w") as archive:
         archive.writestr("readme.txt", "nothing")
     with pytest.raises(ValueError, match=r"holds 0 \.hgt files"):

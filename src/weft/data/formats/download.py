@@ -115,6 +115,8 @@ def fetch(source: Source | str, folder: str | Path, *, progress: bool | None = N
             raise ValueError(f"no address is known for {source!r}; the known files are {', '.join(SOURCES)}")
         source = SOURCES[source]
     folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; give a folder to fetch {source.name} into")
     path, record = folder / source.name, folder / f"{source.name}.sha256"
     if path.exists():
         expected = source.sha256 or _recorded(record)

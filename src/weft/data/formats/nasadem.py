@@ -8,6 +8,7 @@ with the neighbours; -32768 is void (NASADEM user guide, LP DAAC 2020).
 
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -143,7 +144,8 @@ def _content(path: Path) -> tuple[str, bytes]:
             if len(names) != 1:
                 raise ValueError(f"{path} holds {len(names)} .hgt files; a tile's archive holds one")
             return names[0], archive.read(names[0])
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        # A runtime error says that it is encrypted, or packed in a way that Python does not know.
         raise ValueError(f"{path} is a damaged zip archive ({error}); fetch it again") from error
 
 
