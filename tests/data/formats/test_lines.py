@@ -4,6 +4,7 @@ import gzip
 import io
 import tarfile
 import zipfile
+import zlib
 
 import numpy as np
 import pytest
@@ -125,6 +126,17 @@ def test_a_tar_that_ends_before_its_end_is_reported(tmp_path, how, packed):
     assert [block.report.num_rejected for block in found].count(1) == 1
 
 
+def test_members_before_the_cut_of_a_gzipped_tar_are_whole(tmp_path):
+    files = {"0.dly": b"one\n" * 3000, "1.dly": b"two\n" * 3000}
+    data = tar_of(tmp_path / "a.tar", files, mode="w").read_bytes()
+    packer = zlib.compressobj(wbits=31)
+    # All of the first member, and of the second a part of the header.
+    (tmp_path / "a.tar.gz").write_bytes(packer.compress(data[: 25 * 512 + 200]) + packer.flush(zlib.Z_SYNC_FLUSH))
+    found = list(blocks(tmp_path / "a.tar.gz"))
+    assert found[0].data == files["0.dly"]
+    assert found[-1].report.num_rejected == 1
+
+
 def test_a_gzipped_tar_without_its_last_bytes_is_reported(tmp_path):
     path = tar_of(tmp_path / "a.tar.gz", {"0.dly": b"one\n" * 300})
     path.write_bytes(path.read_bytes()[:-6])
@@ -207,6 +219,7 @@ def test_a_quotation_within_a_field_shifts_no_column(place):
     assert rows.to_dict("list") == {"id": ["1", "2"], "lat": ["51.4", "51.5"]}
     assert place + 1 not in numbers
     assert report.rejected == {"quotation mark or line end inside a field": 1}
+    assert report.examples[0].text.startswith('3,b"x')
 
 
 fields = st.text(alphabet='ab ,"é0', max_size=5)

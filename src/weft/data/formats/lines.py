@@ -152,13 +152,36 @@ class StrictTarInfo(tarfile.TarInfo):
             raise tarfile.ReadError(f"archive without its end: {error}") from error
 
 
+class UpToDamage:
+    """A stream that hands over all that comes before a damage, and raises it when asked for more."""
+
+    def __init__(self, stream: io.BufferedIOBase) -> None:
+        self.stream = stream
+        self.damage: BaseException | None = None
+
+    def read(self, size: int) -> bytes:
+        found = bytearray()
+        while self.damage is None and len(found) < size:
+            try:
+                piece = self.stream.read1(size - len(found))
+            except DAMAGE as error:
+                self.damage = error
+            else:
+                if not piece:
+                    break
+                found += piece
+        if self.damage is not None and not found:
+            raise self.damage
+        return bytes(found)
+
+
 def _tar_members(path: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, io.BufferedIOBase]]:
     with path.open("rb") as file:
         zipped = file.read(2) == GZIP_MARK
         file.seek(0)
-        stream = gzip.GzipFile(fileobj=file) if zipped else file
-        # "|" reads forward only: a 3 GB archive passes through memory block by block.
-        with tarfile.open(fileobj=stream, mode="r|", tarinfo=StrictTarInfo) as archive:
+        stream = UpToDamage(gzip.GzipFile(fileobj=file) if zipped else file)
+        # "|" reads forward only, by `read` alone: a 3 GB archive passes through memory block by block.
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=StrictTarInfo) as archive:  # type: ignore[call-overload]
             for entry in archive:
                 content = archive.extractfile(entry) if entry.isfile() and wanted(entry.name) else None
                 if isinstance(content, io.BufferedIOBase):
@@ -249,7 +272,13 @@ def parse_delimited(
     # A quotation mark or a line end inside a field: the ways of counting differ, so take the lines one at a time.
     records = [record_of(line) for line in text.decode().removesuffix("\n").split("\n")]
     whole = np.array([len(record) == num_fields for record in records], dtype=bool)
-    report += refused(block.source, "quotation mark or line end inside a field", numbers[~whole])
+    odd = numbers[~whole]
+    report += refused(
+        block.source,
+        "quotation mark or line end inside a field",
+        odd,
+        lambda row: block.text(int(odd[row]) - block.first_line),
+    )
     kept = [record for record, good in zip(records, whole, strict=True) if good]
     table = pd.DataFrame({name: pd.Series([row[at] for row in kept], dtype="str") for at, name in columns.items()})
     return table, numbers[whole], report
