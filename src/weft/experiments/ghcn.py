@@ -103,7 +103,7 @@ def fewer_than_stations(settings: Settings, temperatures: TemperatureSet) -> tup
     kept, many = ([count for count in counts if (count < num_stations) == few] for few in (True, False))
     words = f"pseudo-points must be fewer than the {num_stations} stations of {temperatures.name}"
     if not kept:
-        raise ValueError(f"{words}; they are {', '.join(str(count) for count in many)}; give --pseudo-points")
+        raise ValueError(f"{words}; they are {', '.join(str(count) for count in many)}; give a smaller number")
     if many:
         say(f"ghcn: {words}; left out: {', '.join(str(count) for count in many)}")
     return tuple(kept)
