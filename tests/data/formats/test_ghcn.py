@@ -380,7 +380,7 @@ def test_files_of_no_known_layout(tmp_path, stations):
         read_ghcn(path, stations=stations)
     with pytest.raises(ValueError, match="holds no GHCN-Daily file"):
         read_ghcn(tmp_path, stations=stations)
-    (tmp_path / "2001.csv").write_text("\n".join(BY_YEAR))
+    (tmp_path / "2001.CSV").write_text("\n".join(BY_YEAR))
     table, report = read_ghcn(tmp_path, stations=stations)
     assert len(table) == 2
     assert report.left_out["file of no known layout: other.csv"] == 1

@@ -250,6 +250,14 @@ def test_damaged_and_unknown_files_beside_the_good_ones_are_reported(tmp_path):
             read(tmp_path)
 
 
+def test_capitals_in_the_names_of_files_are_no_hindrance(tmp_path):
+    write(tmp_path / "PP-2013.CSV", [sale(1), sale(2)])
+    POSTCODES.to_parquet(tmp_path / "POSTCODES.PARQUET")
+    table, report = read_paper_sales(tmp_path)
+    assert len(table) == 2
+    assert set(report.sources) == {"PP-2013.CSV", "POSTCODES.PARQUET"}
+
+
 @pytest.mark.parametrize("rows", ["", "1,SW19 1AA,999,0\n"])
 def test_a_postcode_table_without_a_postcode_is_said_to_be_one(tmp_path, rows):
     write(tmp_path / "pp-2013.csv", [sale(1)])

@@ -82,7 +82,9 @@ def find_ghcn_files(source: Source) -> list[Path]:
             files.append(path)
         else:
             files.extend(
-                found for found in sorted(path.rglob("*")) if found.is_file() and found.name.endswith(DATA_ENDINGS)
+                found
+                for found in sorted(path.rglob("*"))
+                if found.is_file() and found.name.lower().endswith(DATA_ENDINGS)
             )
     return list(dict.fromkeys(files))
 
@@ -140,14 +142,14 @@ def _read_values(source: Source, rules: DailyRules) -> tuple[pd.DataFrame, ReadR
 def _may_hold(name: str, stations: frozenset[str] | None) -> bool:
     """Whether a file inside an archive may hold wanted values: files of one station are named after it."""
     path = PurePosixPath(name)
-    if not path.name.endswith(DATA_ENDINGS):
+    if not path.name.lower().endswith(DATA_ENDINGS):
         return False
     stem = path.name.split(".")[0]
     return stations is None or len(stem) != 11 or stem in stations
 
 
 def _unrecognised(path: Path, block: Block, given: bool) -> ReadReport:
-    if given and not path.name.endswith(ARCHIVE_ENDINGS):
+    if given and not path.name.lower().endswith(ARCHIVE_ENDINGS):
         first = block.text(0) if len(block.starts) else ""
         raise ValueError(
             f"{path} is not a GHCN-Daily file (.dly, csv by station or csv by year); its first line is {first!r}"

@@ -72,7 +72,7 @@ def read_postcodes(source: Source) -> tuple[pd.DataFrame, ReadReport]:
     for path in found.other:
         report += left_out(f"no postcodes: {path.name}", 1)
     for path in found.files:
-        read = _read_parquet if path.suffix == ".parquet" else _read_text
+        read = _read_parquet if path.suffix.lower() == ".parquet" else _read_text
         table, refusals = read(path)
         tables.append(table)
         report += refusals
@@ -88,7 +88,7 @@ def find_postcode_tables(source: Source) -> Found:
     candidates: list[Path] = []
     for path in paths_of(source):
         inside = [path] if path.is_file() else [found for found in sorted(path.rglob("*")) if found.is_file()]
-        candidates.extend(found for found in inside if found.name.endswith(ENDINGS))
+        candidates.extend(found for found in inside if found.name.lower().endswith(ENDINGS))
     # The headers of Code-Point Open are read with its tables.
     candidates = [found for found in candidates if found.name != CODE_POINT_HEADERS]
     return sort_out(candidates, _openings, lambda block: _layout(block, None) is not None)
@@ -117,7 +117,7 @@ def _said(source: Source) -> str:
 
 def _openings(path: Path) -> Iterator[Block]:
     """The first lines of a table; of a parquet file, the line that its names would be in csv."""
-    if path.suffix != ".parquet":
+    if path.suffix.lower() != ".parquet":
         yield from openings(path, _is_table)
         return
     import pyarrow
@@ -209,7 +209,7 @@ def _layout_of_names(names: list[str], header_lines: int) -> PostcodeLayout | No
 def _code_point_headers(path: Path) -> tuple[str, ...] | None:
     """The long names in Code-Point Open's file of headers, beside the data or in the Doc folder of its download."""
     text = None
-    if path.suffix == ".zip":
+    if path.suffix.lower() == ".zip":
         parts = [block.data for block in blocks(path, lambda name: name.endswith(CODE_POINT_HEADERS))]
         text = b"".join(parts).decode("utf-8-sig", errors="replace")
     for folder in (path.parent, path.parent / "Doc", path.parent.parent / "Doc", path.parent.parent.parent / "Doc"):

@@ -147,7 +147,7 @@ def find_price_files(source: Source) -> Found:
     for path in paths_of(source):
         inside = [path]
         if path.is_dir():
-            inside = [found for found in path.rglob("*") if found.is_file() and found.name.endswith(ENDINGS)]
+            inside = [found for found in path.rglob("*") if found.is_file() and found.name.lower().endswith(ENDINGS)]
             inside.sort(key=lambda found: ("complete" not in found.name, "monthly" in found.name, found.name))
         candidates.extend(inside)
     return sort_out(candidates, lambda path: openings(path, _is_table), lambda block: _begin(block)[0] is not None)
