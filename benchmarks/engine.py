@@ -260,7 +260,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="three shapes and short series, under a minute or two")
     parser.add_argument(
-        "--bottlenecks", type=int, nargs="*", help="measure only these again; others keep their figures"
+        "--shapes",
+        nargs="*",
+        help="measure only these again (components,latent,bottleneck); others keep their figures",
     )
     parser.add_argument(
         "--paper", action="store_true", help="measure the paper's algorithm again, and keep the other figures"
@@ -273,7 +275,7 @@ def main():
         return
     grid = QUICK if options.quick else FULL
     name = "engine_quick" if options.quick else "engine"
-    earlier = read_results(name) if options.bottlenecks or options.paper else {}
+    earlier = read_results(name) if options.shapes or options.paper else {}
     if options.paper:
         for record in earlier["steps"]:
             record["paper value"] = time_paper(record["bottleneck"], record["latent"], record["components"])
@@ -281,7 +283,9 @@ def main():
         show(earlier["steps"], earlier["memory"], earlier["growth"])
         return
     found = {shape_of(record): record for record in earlier.get("steps", [])}
-    shapes = itertools.product(grid["components"], grid["latents"], options.bottlenecks or grid["bottlenecks"])
+    shapes = list(itertools.product(grid["components"], grid["latents"], grid["bottlenecks"]))
+    if options.shapes:
+        shapes = [tuple(int(number) for number in text.split(",")) for text in options.shapes]
     for components, latent, bottleneck in shapes:
         record = time_one(bottleneck, latent, components, options.quick)
         found[shape_of(record)] = record

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """How figures look and how they are written: small PNG files, drawn without a screen."""
 
+import io
 import math
 import pathlib
 from collections.abc import Iterable
 from typing import Any
 
 import matplotlib
+import PIL.Image
 from jaxtyping import Float
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -18,6 +20,9 @@ __all__ = ["BLACK", "COLOURS", "MARKERS", "draw_map", "new_figure", "save"]
 BLACK = "#000000"
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00")
 MARKERS = ("o", "s", "^", "D", "v")
+
+# What a picture kept with its page may weigh.
+MOST_BYTES = 120_000
 
 
 def new_figure(
@@ -35,9 +40,21 @@ def new_figure(
 
 def save(figure: Figure, folder: pathlib.Path, name: str) -> str:
     """Write the figure into `folder` and return the file's name; always the same bytes for the same figure."""
+    drawn = io.BytesIO()
     with matplotlib.rc_context({"savefig.dpi": 90}):
-        figure.savefig(folder / name, metadata={"Software": None}, pil_kwargs={"optimize": True})
+        figure.savefig(drawn, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})
+    if drawn.tell() > MOST_BYTES:
+        drawn = in_few_colours(drawn)
+    (folder / name).write_bytes(drawn.getvalue())
     return name
+
+
+def in_few_colours(drawn: io.BytesIO) -> io.BytesIO:
+    """The picture in 256 colours: for the map of a large region a third of the size, and no difference to the eye."""
+    fewer = io.BytesIO()
+    with PIL.Image.open(drawn) as image:
+        image.convert("RGB").quantize(256, dither=PIL.Image.Dither.NONE).save(fewer, format="png", optimize=True)
+    return fewer
 
 
 def draw_map(
