@@ -30,7 +30,8 @@ def weighted_neighbours(times, places, values, time, place, num_neighbours):
         return None
     if np.any(distance[chosen] == 0):
         return values[at][chosen][distance[chosen] == 0].mean()
-    return np.average(values[at][chosen], weights=distance[chosen] ** -2.0)
+    # Relative to the least, whose square may be too small for a number.
+    return np.average(values[at][chosen], weights=(distance[chosen] / distance[chosen].min()) ** -2.0)
 
 
 @settings(max_examples=80, deadline=None)
