@@ -11,10 +11,9 @@ import pathlib
 import re
 import sys
 
-from results import read_results
+from results import BASELINES, read_results
 
 README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
-BASELINES = ("climatology", "nearest_station", "inverse_distance")
 TITLES = {
     "ghcn_pnw, paper's box": "temperature, the paper's box, 20 years daily",
     "ghcn_pnw, HCN": "temperature, Pacific North-West, 18 years daily",

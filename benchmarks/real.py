@@ -20,12 +20,11 @@ import time
 
 import numpy as np
 import pandas as pd
-from results import FOLDER, circumstances, write_results
+from results import BASELINES, FOLDER, circumstances, write_results
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 HELD_OUT = 0.1
-BASELINES = ("climatology", "nearest_station", "inverse_distance")
 
 # File, columns of space, first and last day.
 SETS = {

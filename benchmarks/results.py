@@ -8,6 +8,8 @@ import pathlib
 import platform
 import subprocess
 
+# What real data are compared with wherever rows are held out.
+BASELINES = ("climatology", "nearest_station", "inverse_distance")
 FOLDER = pathlib.Path(__file__).parent / "results"
 
 

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 
-from results import FOLDER, circumstances, write_results
+from results import BASELINES, FOLDER, circumstances, write_results
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
@@ -36,7 +36,6 @@ SETS = {
     "ghcn_conus": "ghcn_conus/hcn_tmax_2000_2018.parquet",
 }
 PREDICTED_WHOLE = ("ghcn_conus",)
-BASELINES = ("climatology", "nearest_station", "inverse_distance")
 
 
 def run_command(arguments: list[str], folder: pathlib.Path, limit: float) -> dict:
@@ -146,7 +145,6 @@ def as_markdown(results: dict) -> str:
     )
     lines.append("")
     lines += [f"- {name}: {found['verdict']}" for name, found in results.items() if "verdict" in found]
-    lines += [f"- {name}: {found['note']}" for name, found in results.items() if "note" in found]
     for name, found in results.items():
         if "prediction" in found:
             took = found["prediction"]

@@ -2,7 +2,7 @@
 """Which column of a table is what, and the columns themselves as read from it."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -13,7 +13,7 @@ from weft.data.tables import Table, as_table, numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Measurements", "Roles", "read_measurements"]
+__all__ = ["Measurements", "Roles", "make_roles", "read_measurements", "roles_among"]
 
 EXTRAS = ("noise_variance", "exposure", "trials")
 
@@ -60,6 +60,12 @@ def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), **extra
             f"column {repeated[0]!r} is named twice among time, space, covariates and target; name it once"
         )
     return Roles(time, chosen["space"], target, chosen["covariates"], given)
+
+
+def roles_among(arguments: Mapping[str, Any]) -> Roles:
+    """The roles that an estimator's arguments say."""
+    extras = {name: arguments[name] for name in EXTRAS}
+    return make_roles(*(arguments[name] for name in ("time", "space", "target", "covariates")), **extras)
 
 
 def _several(columns: Any) -> tuple[Any, ...]:

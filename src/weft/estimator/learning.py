@@ -3,6 +3,7 @@
 
 import dataclasses
 import logging
+from collections.abc import Mapping
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -56,6 +57,11 @@ class Settings:
     def __post_init__(self) -> None:
         require_whole("seed", self.seed, 0)
         require_whole("max_iterations", self.max_iterations, 0)
+
+    @classmethod
+    def among(cls, arguments: Mapping[str, Any]) -> "Settings":
+        """Those of an estimator's arguments that say how to learn."""
+        return cls(**{field.name: arguments[field.name] for field in dataclasses.fields(cls)})
 
 
 class Learned(NamedTuple):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """A fit and what follows it, without the fit: what would be refused after hours is refused now."""
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,7 +10,7 @@ from weft.arrays import require_whole
 from weft.data.tables import FrameTable, Table, as_table, numbers
 from weft.data.transforms import check_levels
 from weft.estimator.answers import check_of, quantile_name
-from weft.estimator.columns import EXTRAS, Measurements, Roles, make_roles, read_measurements
+from weft.estimator.columns import Measurements, Roles, read_measurements, roles_among
 from weft.estimator.evaluation import make_sheet
 from weft.estimator.learning import Settings, translation_for
 from weft.estimator.precision import in_float64
@@ -39,8 +38,7 @@ class Prepared(NamedTuple):
 def prepare(gp: SpaceTimeGP, table: Any) -> Prepared:
     """Rows read and units learned as `fit` does; a table that cannot be fitted raises as there."""
     given = gp.get_params()
-    settings = Settings(**{field.name: given[field.name] for field in dataclasses.fields(Settings)})
-    roles = make_roles(gp.time, gp.space, gp.target, gp.covariates, **{name: given[name] for name in EXTRAS})
+    settings, roles = Settings.among(given), roles_among(given)
     seen = roles.table(table, with_target=True)
     rows = read_measurements(seen, roles, with_target=True)
     return Prepared(settings, roles, seen, rows, translation_for(settings, roles, rows))

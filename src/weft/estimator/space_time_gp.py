@@ -16,7 +16,7 @@ from weft.data.archive import write_archive
 from weft.data.tables import GridTable, Table
 from weft.data.transforms import check_levels
 from weft.estimator.answers import answer_columns, as_answer, check_of, stack_draws
-from weft.estimator.columns import EXTRAS, Roles, make_roles, read_measurements
+from weft.estimator.columns import Roles, read_measurements, roles_among
 from weft.estimator.evaluation import MODEL, summaries_of
 from weft.estimator.fitted import Fitted
 from weft.estimator.learning import Settings, learn
@@ -311,25 +311,10 @@ class SpaceTimeGP:
         return f"SpaceTimeGP({', '.join(changed)})"
 
     def _roles(self) -> Roles:
-        extras = {name: getattr(self, name) for name in EXTRAS}
-        return make_roles(self.time, self.space, self.target, self.covariates, **extras)
+        return roles_among(self.get_params())
 
     def _settings(self) -> Settings:
-        return Settings(
-            kernel=self.kernel,
-            likelihood=self.likelihood,
-            pseudo_points=self.pseudo_points,
-            transform=self.transform,
-            seasonality=self.seasonality,
-            time_step=self.time_step,
-            time_format=self.time_format,
-            power=self.power,
-            engine=self.engine,
-            seed=self.seed,
-            max_iterations=self.max_iterations,
-            learning_rows=self.learning_rows,
-            place_offsets=self.place_offsets,
-        )
+        return Settings.among(self.get_params())
 
     def _keep(self, fitted: Fitted) -> None:
         self.fitted_ = fitted

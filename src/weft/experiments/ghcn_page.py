@@ -105,7 +105,6 @@ def page(results: Results) -> str:
         "- NASADEM heights need an account; the maps use a grid of 1/24 degree (PRISM) unless the folder holds tiles.\n"
         "- The random split and k-means starts are NumPy's, not Julia's.\n"
         "- The paper's numbers are only in figures, so none is set beside ours.",
-        *([results["note"]] if "note" in results else []),
         provenance(results),
     ]
     return "\n\n".join(parts)

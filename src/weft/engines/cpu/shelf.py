@@ -9,10 +9,9 @@ from jaxtyping import Float
 
 # Numbers in a cache line.
 LINE = 8
-# At most this much stays with the process between calls,
+# At most this much stays with the process between calls.
 MOST_BYTES = 64 * 2**20
-# and this much for so long after a call: in a fit the next one comes at once.
-MOST_BYTES_FOR_A_WHILE = 640 * 2**20
+# What is more stays so long after a call: in a fit the next one comes at once.
 SECONDS = 1.0
 
 
@@ -29,11 +28,9 @@ def _from_line(owner: Float[np.ndarray, " longer"], length: int) -> Float[np.nda
 class Shelf:
     """Flat arrays that were given back, for whoever next needs one as long; safe from several threads."""
 
-    def __init__(
-        self, most_bytes: int = MOST_BYTES, for_a_while: int = MOST_BYTES_FOR_A_WHILE, seconds: float = SECONDS
-    ):
-        self.most_bytes = most_bytes
+    def __init__(self, for_a_while: int, most_bytes: int = MOST_BYTES, seconds: float = SECONDS):
         self.for_a_while = for_a_while
+        self.most_bytes = most_bytes
         self.seconds = seconds
         self._begin()
         if hasattr(os, "register_at_fork"):

@@ -19,7 +19,7 @@ from weft.engines.cpu.triangular import BLOCK
 WHOLE_BUDGET = 640 * 2**20
 # Then this is for the steps of one segment and the checkpoints: more of it would save little.
 SEGMENT_BUDGET = 64 * 2**20
-SHELF = Shelf()
+SHELF = Shelf(for_a_while=WHOLE_BUDGET)
 # Between two slices Python looks for Ctrl-C.
 SECONDS_PER_SLICE = 0.1
 # A low guess of the speed of the kernels, for the length of a slice and for whether a second thread pays.
