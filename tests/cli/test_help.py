@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.cli.conftest import Run
+from weft import extras
 
 VERBS = (
     *("demo", "init", "check", "run", "fit", "predict", "sample", "update", "info", "report"),
@@ -59,6 +60,15 @@ def test_doctor_says_what_is_not_well(run: Run, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_reproduce_lists_experiments(run: Run) -> None:
-    from weft.experiments import EXPERIMENTS
+    from weft_experiments import EXPERIMENTS
 
     assert run("reproduce", "--json").json == {"experiments": dict(EXPERIMENTS)}
+
+
+def test_reproduce_says_what_to_install(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(extras.EXTRAS, "reproduce", ("no_such_module",))
+    outcome = run("reproduce", "emission", "--quick")
+    assert outcome.status == 2
+    assert outcome.err == (
+        'weft: weft reproduce needs no_such_module, not installed here; run pip install "weft[reproduce]" first\n'
+    )

@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from weft.experiments import EXPERIMENTS
-from weft.experiments.registry import experiment
-from weft.experiments.results import Steps, command, number, table
-from weft.experiments.settings import Settings
+from weft_experiments import EXPERIMENTS
+from weft_experiments.options import RunOptions
+from weft_experiments.registry import experiment
+from weft_experiments.results import Steps, command, number, table
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "experiments"
 
@@ -34,28 +34,28 @@ def test_pages_are_made_from_their_numbers(name):
 
 
 def test_command_says_what_was_chosen():
-    settings = Settings(
+    options = RunOptions(
         pathlib.Path("x"), quick=True, variant="text", pseudo_points=(5, 10), data=pathlib.Path("secret")
     )
-    assert command("ghcn", settings) == "weft reproduce ghcn --quick --variant text --pseudo-points 5 10"
+    assert command("ghcn", options) == "weft reproduce ghcn --quick --variant text --pseudo-points 5 10"
 
 
 def test_a_run_goes_on_where_it_was_cut_off(tmp_path):
-    settings, calls = Settings(tmp_path, seed=3), []
+    options, calls = RunOptions(tmp_path, seed=3), []
 
     def work(number):
         calls.append(number)
         return {"number": number}
 
-    first = Steps("ghcn", settings)
+    first = Steps("ghcn", options)
     assert set(first.spent.values()) == {0}
     assert first.once("a", lambda: work(1)) == {"number": 1}
-    second = Steps("ghcn", settings)
+    second = Steps("ghcn", options)
     assert second.once("a", lambda: work(2)) == {"number": 1}
     assert second.once("b", lambda: work(3)) == {"number": 3}
     assert min(second.spent.values()) > 0
     # Another command does not take them for its own.
-    other = Steps("ghcn", Settings(tmp_path, seed=4))
+    other = Steps("ghcn", RunOptions(tmp_path, seed=4))
     assert other.once("a", lambda: work(5)) == {"number": 5}
     assert calls == [1, 3, 5]
 

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from tests.experiments.original_files import write_land_registry, write_noaa
-from weft.experiments import EXPERIMENTS, run
-from weft.experiments.__main__ import main
-from weft.experiments.registry import experiment
+from weft_experiments import EXPERIMENTS, run
+from weft_experiments.__main__ import main
+from weft_experiments.registry import experiment
 
 pytestmark = pytest.mark.slow
 

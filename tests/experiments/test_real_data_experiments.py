@@ -8,11 +8,11 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 from tests.experiments.original_files import write_land_registry, write_noaa
-from weft.experiments import apartments, ghcn, ghcn_page, learning, run, temperatures
-from weft.experiments.__main__ import main
-from weft.experiments.settings import Settings
 from weft.inference.posterior import condition
 from weft.kernels import Matern52
+from weft_experiments import apartments, ghcn, ghcn_page, learning, run, temperatures
+from weft_experiments.__main__ import main
+from weft_experiments.options import RunOptions
 
 
 def test_scores_by_all_conventions():
@@ -48,7 +48,7 @@ def test_subset_takes_the_first_station_of_each_cluster():
 
 def test_folder_of_noaa_files(tmp_path):
     write_noaa(tmp_path / "data")
-    (found,) = temperatures.load_sets(Settings(output=tmp_path, data=tmp_path / "data"))
+    (found,) = temperatures.load_sets(RunOptions(output=tmp_path, data=tmp_path / "data"))
     assert len(found.stations) == 9
     assert found.num_days == 7305
     assert found.first_date.isoformat() == "2000-01-01T00:00:00"
@@ -62,8 +62,8 @@ def test_folder_of_noaa_files(tmp_path):
 
 def test_the_projects_samples(shared_data, tmp_path):
     folder = shared_data / "ghcn_pnw"
-    narrow, large = temperatures.load_sets(Settings(output=tmp_path, data=folder))
-    wide, _ = temperatures.load_sets(Settings(output=tmp_path, data=folder, variant="text"))
+    narrow, large = temperatures.load_sets(RunOptions(output=tmp_path, data=folder))
+    wide, _ = temperatures.load_sets(RunOptions(output=tmp_path, data=folder, variant="text"))
     # Of the 65 stations some lie west of the scripts' border, -125 degrees.
     assert len(narrow.stations) < len(wide.stations) == 65
     assert narrow.places[:, 1].min() > -125 > wide.places[:, 1].min()
@@ -71,7 +71,7 @@ def test_the_projects_samples(shared_data, tmp_path):
     assert narrow.num_days == 7305
     assert narrow.elevations is not None
     assert narrow.elevations.elevation.shape == (len(narrow.elevations.latitudes), len(narrow.elevations.longitudes))
-    sales = apartments.load(Settings(output=tmp_path, data=shared_data / "price_paid"))
+    sales = apartments.load(RunOptions(output=tmp_path, data=shared_data / "price_paid"))
     assert len(sales.value) == 164_268
     assert len(np.unique(sales.day)) == 2774
     assert sales.day.min() == 0
@@ -83,7 +83,7 @@ def test_what_was_refused_is_said_and_kept(tmp_path, capsys):
     with (folder / "USC00450000.dly").open("a") as file:
         file.write("a line of nothing\n")
     (folder / "n48w123.hgt").write_bytes(b"not a tile")
-    (found,) = temperatures.load_sets(Settings(output=tmp_path, data=folder))
+    (found,) = temperatures.load_sets(RunOptions(output=tmp_path, data=folder))
     told = capsys.readouterr().err
     assert "refused 1: short line" in found.reading
     assert found.reading in told
@@ -97,7 +97,7 @@ def test_what_was_refused_is_said_and_kept(tmp_path, capsys):
     folder = tmp_path / "land registry"
     write_land_registry(folder)
     (folder / "pp-2016.csv.gz").write_bytes(b"junk")
-    sales = apartments.load(Settings(output=tmp_path, data=folder))
+    sales = apartments.load(RunOptions(output=tmp_path, data=folder))
     assert "damaged or cut off file" in sales.reading
     assert sales.reading in capsys.readouterr().err
 
@@ -108,22 +108,22 @@ def test_an_empty_selection_says_why(tmp_path):
     for path in folder.glob("*.dly"):
         path.write_text(path.read_text().replace("2019", "1979"))
     with pytest.raises(ValueError, match=r"(?s)no daily maximum of 2000 to 2019.*left out 9: station without a value"):
-        temperatures.load_sets(Settings(output=tmp_path, data=folder))
+        temperatures.load_sets(RunOptions(output=tmp_path, data=folder))
     folder = tmp_path / "land registry"
     write_land_registry(folder)
     prices = folder / "pp-complete.csv"
     prices.write_text(prices.read_text().replace("2015-", "2005-"))
     with pytest.raises(ValueError, match=r"(?s)no sale of a flat .* 2010 to 2019.*kept 0 from 2 files"):
-        apartments.load(Settings(output=tmp_path, data=folder))
+        apartments.load(RunOptions(output=tmp_path, data=folder))
 
 
 def test_more_pseudo_points_than_stations(tmp_path, capsys):
     write_noaa(tmp_path / "data")
-    (found,) = temperatures.load_sets(Settings(output=tmp_path, data=tmp_path / "data"))
-    assert ghcn.fewer_than_stations(Settings(output=tmp_path), found) == (5,)
+    (found,) = temperatures.load_sets(RunOptions(output=tmp_path, data=tmp_path / "data"))
+    assert ghcn.fewer_than_stations(RunOptions(output=tmp_path), found) == (5,)
     assert "fewer than the 9 stations of noaa; left out: 10, 20, 50" in capsys.readouterr().err
     with pytest.raises(ValueError, match="fewer than the 9 stations of noaa; they are 20"):
-        ghcn.fewer_than_stations(Settings(output=tmp_path, pseudo_points=(20,)), found)
+        ghcn.fewer_than_stations(RunOptions(output=tmp_path, pseudo_points=(20,)), found)
 
 
 def test_a_failed_run_leaves_no_empty_folder(tmp_path):
@@ -185,7 +185,7 @@ def test_unknown_names_are_refused(tmp_path):
         run("climate")
     (tmp_path / temperatures.SAMPLES["paper_box"]).touch()
     with pytest.raises(ValueError, match="sets must be among"):
-        temperatures.load_sets(Settings(output=tmp_path, data=tmp_path, sets=("alaska",)))
+        temperatures.load_sets(RunOptions(output=tmp_path, data=tmp_path, sets=("alaska",)))
 
 
 def test_a_fit_ends_in_time():

@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from tests.oracles import dense as oracle
-from weft.experiments import dense, synthetic
-from weft.experiments.synthetic import KERNELS, LAYOUTS, VARIANTS
+from weft_experiments import dense, synthetic
+from weft_experiments.synthetic import KERNELS, LAYOUTS, VARIANTS
 
 
 def oracle_problem(variant, kernel, problem, pseudo):

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from weft.experiments import timing
-from weft.experiments.timing import Repeats, least_seconds
+from weft_experiments import timing
+from weft_experiments.timing import Repeats, least_seconds
 
 
 def sleeper(seconds):

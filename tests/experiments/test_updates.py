@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
-from weft.experiments.emission import make_step
-from weft.experiments.updates import UPDATES
+from weft_experiments.emission import make_step
+from weft_experiments.updates import UPDATES
 
 
 def condition_jointly(step):

@@ -112,7 +112,7 @@ def is_for_people(error: BaseException) -> bool:
         return True
     if not isinstance(error, ValueError | TypeError | KeyError | ImportError) or " " not in _sentence(error):
         return False
-    return _innermost_module(error.__traceback__).partition(".")[0] == "weft"
+    return _innermost_module(error.__traceback__).partition(".")[0] in ("weft", "weft_experiments")
 
 
 def _innermost_module(trace: TracebackType | None) -> str:

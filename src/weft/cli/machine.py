@@ -54,7 +54,10 @@ def reproduce(
     json: AsJson = False,
 ) -> None:
     """Repeat an experiment of the paper; without a name, list them."""
-    from weft.experiments import EXPERIMENTS, run
+    from weft.extras import require
+
+    require("reproduce", "weft reproduce")
+    from weft_experiments import EXPERIMENTS, run
 
     if experiment is None:
         text = _left([[name, meaning] for name, meaning in EXPERIMENTS.items()])

@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: MIT
+"""Time and tightness of the bound on synthetic data: the paper's section on benchmarking and its appendix.
+
+Two layouts (arbitrary places; a grid with missing rows), two kernels, and four methods: exact by a dense matrix, exact by a
+state-space model with all places, and pseudo-points in a state-space model. Beyond the paper the gradient is timed too.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from weft.data.observations import Observations
+from weft.inference.evidence import log_evidence
+from weft.likelihoods import Gaussian
+from weft.model import Model
+from weft.training.fitting import LARGE
+from weft_experiments import benchmark_page, pictures
+from weft_experiments.dense import dense_bound, exact_log_evidence
+from weft_experiments.options import RunOptions
+from weft_experiments.results import Results, check, number, say
+from weft_experiments.synthetic import (
+    KERNELS,
+    LAYOUTS,
+    VARIANTS,
+    Problem,
+    Variant,
+    components_of,
+    make_kernel,
+    make_problem,
+    pseudo_points,
+)
+from weft_experiments.timing import Repeats, Timed, least_seconds
+
+__all__ = ["measure", "page"]
+
+page = benchmark_page.page
+
+GRADIENT_TIMES = (100, 1000, 10_000, 100_000)
+# The largest dense matrix, by rows; and by pseudo-points over all times where the dense bound is computed as well.
+DENSE_ROWS, DENSE_PSEUDO = 10_000, 1000
+# A timing that would take longer than this many seconds, by the last one and the number of times, is left out.
+TOO_LONG = 120.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is timed: numbers of times and of pseudo-points (None is all places), where with gradient, and for how long."""
+
+    num_times: tuple[int, ...]
+    gradient_times: tuple[int, ...]
+    gradient_pseudo: tuple[int | None, ...]
+    num_pseudo: tuple[int, ...]
+    dense_rows: int
+    max_repeats: int
+    max_seconds: float
+    picture_times: int
+
+
+FULL = Plan(benchmark_page.PAPER_TIMES, GRADIENT_TIMES, (None, 5, 10, 20), (5, 10, 20), DENSE_ROWS, 50, 2.0, 100)
+QUICK = Plan((40,), (40,), (20,), (5, 20), 2000, 3, 0.1, 20)
+
+
+def plan_of(options: RunOptions) -> Plan:
+    plan = QUICK if options.quick else FULL
+    if options.num_times is not None:
+        plan = dataclasses.replace(plan, num_times=tuple(sorted(options.num_times)))
+    if options.max_seconds is not None:
+        plan = dataclasses.replace(plan, max_seconds=options.max_seconds)
+    if options.pseudo_points is not None:
+        sizes = tuple(options.pseudo_points)
+        plan = dataclasses.replace(plan, num_pseudo=sizes, gradient_pseudo=(None, *sizes))
+    return plan
+
+
+def measure(options: RunOptions) -> Results:
+    plan, variant = plan_of(options), VARIANTS[options.variant]
+    rows: list[dict[str, Any]] = []
+    pace = Pace()
+    for layout, kernel, num_times in itertools.product(LAYOUTS, KERNELS, plan.num_times):
+        problem = make_problem(variant, kernel, layout, num_times, options.seed)
+        rows.extend(measure_problem(plan, variant, layout, kernel, num_times, problem, pace))
+        say(f"benchmark: {layout}, {kernel}, {num_times:,} times")
+    shown = pictures.draw_posteriors(variant, plan.picture_times, options.seed, options.output)
+    results = {
+        "settings": dataclasses.asdict(plan),
+        "rows": rows,
+        "left_out": pace.left_out,
+        "pictures": shown,
+        "figures": benchmark_page.draw(rows, options.output),
+    }
+    return {**results, "checks": checks(rows, shown)}
+
+
+class Pace:
+    """Seconds a time of each method so far, by which hopelessly long timings are known beforehand."""
+
+    def __init__(self) -> None:
+        self.seconds_a_time: dict[tuple, float] = {}
+        self.left_out: list[str] = []
+
+    def allows(self, what: tuple, num_times: int) -> bool:
+        expected = self.seconds_a_time.get(what, 0.0) * num_times
+        if expected > TOO_LONG:
+            self.left_out.append(
+                f"{', '.join(str(part) for part in what if part is not None)}, {num_times:,} times (about {expected:.0f} s)"
+            )
+        return expected <= TOO_LONG
+
+    def record(self, what: tuple, num_times: int, seconds: float) -> None:
+        self.seconds_a_time[what] = seconds / num_times
+
+
+def measure_problem(
+    plan: Plan, variant: Variant, layout: str, kernel: str, num_times: int, problem: Problem, pace: Pace
+) -> list[dict[str, Any]]:
+    """All methods on one set of rows; a method that would take too long is left out."""
+    components, repeats = components_of(variant, kernel), Repeats(plan.max_repeats, plan.max_seconds)
+    common = {"layout": layout, "kernel": kernel, "num_times": num_times, "num_rows": problem.num_rows}
+    found = []
+    if problem.num_rows <= plan.dense_rows:
+        timed = least_seconds(
+            lambda: exact_log_evidence(components, variant.smoothness, problem), repeats, warm_up=False
+        )
+        found.append({**common, "method": "exact dense", "log_evidence": timed.value, **spent(timed)})
+    grouping = least_seconds(problem.observations, Repeats(1, 0.0), warm_up=False)
+    data = grouping.value
+    # All places of an arbitrary layout differ, so a state-space model with all of them would be larger than a dense one.
+    for size in (None, *plan.num_pseudo) if layout == "grid" else plan.num_pseudo:
+        points = None if size is None else pseudo_points(variant, layout, size)
+        model = Model(make_kernel(variant, kernel), Gaussian(0.0), points)
+        method = "state space" if size is None else "pseudo-points"
+        what = (layout, kernel, method, size)
+        if not pace.allows(what, num_times):
+            continue
+        timed = least_seconds(evaluation(model, data), repeats)
+        pace.record(what, num_times, timed.seconds)
+        row = {**common, "method": method, "num_pseudo": size, "log_evidence": timed.value, **spent(timed)}
+        with_gradient = num_times in plan.gradient_times and size in plan.gradient_pseudo
+        if with_gradient and pace.allows((*what, "gradient"), num_times):
+            timed = least_seconds(differentiation(model, data), repeats)
+            row |= spent(timed, "gradient_")
+            pace.record((*what, "gradient"), num_times, timed.seconds)
+        if points is not None and len(points) * num_times * len(components) <= DENSE_PSEUDO:
+            row["dense_bound"] = dense_bound(components, variant.smoothness, problem, points).log_evidence
+        found.append({**row, "grouping_seconds": grouping.seconds})
+    return found
+
+
+def spent(timed: Timed, prefix: str = "") -> dict[str, float]:
+    return {f"{prefix}seconds": timed.seconds, f"{prefix}processor_seconds": timed.processor_seconds}
+
+
+def evaluation(model: Model, data: Observations) -> Callable[[], float]:
+    """The evidence from kernel and rows, chain and features included, as the paper timed it."""
+    function = compiled_as_in_a_fit(log_evidence, model, data)
+    return lambda: float(function(model, data))
+
+
+def differentiation(model: Model, data: Observations) -> Callable[[], Any]:
+    """The evidence and its gradient in all parameters, pseudo-points included."""
+    function = compiled_as_in_a_fit(jax.value_and_grad(log_evidence), model, data)
+    return lambda: jax.block_until_ready(function(model, data))
+
+
+def compiled_as_in_a_fit(function: Callable[..., Any], model: Model, data: Observations) -> Callable[..., Any]:
+    """The function as learning calls it: compiled as a whole unless the engine's work dwarfs the rest."""
+    num_pseudo = sum(len(points) for points in model.pseudo_points_of(data.places))
+    work = num_pseudo**2 * (num_pseudo * len(data.times) + data.num_rows)
+    return eqx.filter_jit(function) if work < LARGE else function
+
+
+# --- what should show --------------------------------------------------------------------------------------------------------
+
+
+def select(rows: list[dict[str, Any]], **wanted: Any) -> list[dict[str, Any]]:
+    return [row for row in rows if all(row.get(name) == value for name, value in wanted.items())]
+
+
+def checks(rows: list[dict[str, Any]], shown: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    errors = [abs(row["log_evidence"] / row["dense_bound"] - 1) for row in rows if "dense_bound" in row]
+    worst_picture = max(max(picture["mean_error"], picture["deviation_error"]) for picture in shown)
+    return [
+        below("the bound is within 1e-6 of the dense one, relatively", errors, 1e-6),
+        exactness(rows),
+        *tightness(rows),
+        speed(rows),
+        linear_growth(rows),
+        check(
+            "posterior means and deviations are within 1e-7 of dense ones", worst_picture < 1e-7, f"{worst_picture:.1e}"
+        ),
+    ]
+
+
+def exactness(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    exact = {key(row): row["log_evidence"] for row in rows if row["method"] == "exact dense"}
+    errors = [
+        abs(row["log_evidence"] / exact[key(row)] - 1)
+        for row in select(rows, method="state space")
+        if key(row) in exact
+    ]
+    return below("the state-space evidence with all places is within 1e-6 of the dense one, relatively", errors, 1e-6)
+
+
+def below(claim: str, numbers: list[float], limit: float) -> dict[str, Any]:
+    """A claim that no number reaches the limit; untested where there are none."""
+    return check(claim, max(numbers) < limit if numbers else None, f"{max(numbers):.1e} at the most" if numbers else "")
+
+
+def key(row: dict[str, Any]) -> tuple[str, str, int]:
+    return row["layout"], row["kernel"], row["num_times"]
+
+
+def gaps(rows: list[dict[str, Any]], size: int) -> list[float]:
+    """Exact evidence less the bound, per row of data, wherever a dense or state-space computation knows the former."""
+    exact = {key(row): row["log_evidence"] for row in rows if row["method"] in ("exact dense", "state space")}
+    return [
+        (exact[key(row)] - row["log_evidence"]) / row["num_rows"]
+        for row in select(rows, num_pseudo=size)
+        if key(row) in exact
+    ]
+
+
+def tightness(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    few = gaps(rows, 5)
+    return [
+        below("with 20 pseudo-points the bound is tight (0.001 a row or less)", gaps(rows, 20), 1e-3),
+        check(
+            "with 5 it is loose (0.02 a row or more)",
+            min(few) > 0.02 if few else None,
+            f"{min(few):.3f} at the least" if few else "",
+        ),
+    ]
+
+
+def speed(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    claim = "on the grid, 20 pseudo-points are at least 3 times as fast as the state-space model with all places, from 1,000 times on"
+    vanilla = {
+        key(row): row["processor_seconds"] for row in select(rows, method="state space") if row["num_times"] >= 1000
+    }
+    ratios = {
+        key(row): vanilla[key(row)] / row["processor_seconds"]
+        for row in select(rows, layout="grid", num_pseudo=20)
+        if key(row) in vanilla
+    }
+    if not ratios:
+        return check(claim, None, "")
+    least = min(ratios, key=lambda where: ratios[where])
+    detail = f"{ratios[least]:.1f} times at the least ({least[1]}, {number(least[2])} times)"
+    return check(claim, ratios[least] >= 3, detail)
+
+
+def linear_growth(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The power of the number of times that the seconds follow, over the last factor of ten (20 pseudo-points)."""
+    claim = "time grows linearly in the number of times, up to 100,000"
+    powers = []
+    for layout, kernel in itertools.product(LAYOUTS, KERNELS):
+        found = {
+            row["num_times"]: row["processor_seconds"]
+            for row in select(rows, layout=layout, kernel=kernel, num_pseudo=20)
+        }
+        if {10_000, 100_000} <= set(found):
+            powers.append(float(np.log10(found[100_000] / found[10_000])))
+    if not powers:
+        return check(claim, None, "")
+    # A tenth of a power either way is what a shared machine does to a minimum of repeats.
+    return check(
+        claim,
+        max(powers) < 1.15,
+        f"seconds follow the {min(powers):.2f}th to {max(powers):.2f}th power from 10,000 to 100,000 times",
+    )
