@@ -30,8 +30,8 @@ import weft
 from weft.data.layout import Layout
 from weft.engines import cpu, scan
 from weft.engines.cpu.threads import single_blas_thread
+from weft.inference.prior import chain_at
 from weft.state_space.chain import Rows
-from weft.state_space.prior import chain_at
 
 TIME_KERNELS = {1: weft.Matern12, 2: weft.Matern32, 3: weft.Matern52}
 FULL = {"bottlenecks": (5, 10, 20, 50, 100, 150), "latents": (1, 2, 3), "components": (1, 2)}

@@ -14,10 +14,10 @@ from tests.problems import sum_separable
 from weft.engines.choose import choose_engine
 from weft.inference import conjugate_vi
 from weft.inference.conjugate_vi import search_sites
+from weft.inference.prior import make_prior
 from weft.inference.sites import Sites, gaussian_sites
 from weft.inference.variational import SearchMemory
 from weft.likelihoods import Bernoulli, Binomial, NegativeBinomial, Poisson, StudentT
-from weft.state_space.prior import make_prior
 
 NUM_HYPER = 9  # the parameters of a twin that are neither noise nor pseudo-points
 

@@ -4,10 +4,10 @@
 from weft.data.observations import Observations
 from weft.engines.base import Engine
 from weft.inference.conjugate_vi import search_sites
+from weft.inference.prior import Prior
 from weft.inference.sites import Sites, gaussian_sites
 from weft.likelihoods import Gaussian
 from weft.model import Model
-from weft.state_space.prior import Prior
 
 
 def find_sites(model: Model, data: Observations, prior: Prior, *, power: float, engine: Engine) -> Sites:

@@ -28,10 +28,10 @@ from jaxtyping import Array, Float
 from weft.arrays import AnyArray
 from weft.data.observations import Observations
 from weft.engines.base import Engine
+from weft.inference.prior import Prior
 from weft.inference.sites import Sites, extras_of, rows_of
 from weft.likelihoods import Likelihood, RowExtras
 from weft.state_space.chain import Chain, Queries, Rows
-from weft.state_space.prior import Prior
 
 logger = logging.getLogger("weft")
 

@@ -7,11 +7,11 @@ from weft.arrays import require_float64
 from weft.data.observations import Observations
 from weft.engines.choose import choose_engine
 from weft.inference.approximate import require_variational
+from weft.inference.prior import make_prior
 from weft.inference.sites import check_power, check_problem, gaussian_sites, rows_of
 from weft.inference.variational import SearchMemory, variational_bound
 from weft.likelihoods import Gaussian
 from weft.model import Model
-from weft.state_space.prior import make_prior
 
 
 def log_evidence(

@@ -10,9 +10,9 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.data.layout import Layout
 from weft.engines.base import Engine
+from weft.inference.prior import chain_at
 from weft.model import Model
 from weft.state_space.chain import Chain, Rows, State
-from weft.state_space.prior import chain_at
 
 # States kept for late rows; one is always kept, at the last time.
 KEPT_STATES_BUDGET = 64 * 2**20

@@ -20,6 +20,7 @@ from weft.inference.approximate import find_sites
 from weft.inference.filtering import FilterRun, Kept, run_filter, starting
 from weft.inference.merge import Given, concatenate_observations, merge_given, merge_rows
 from weft.inference.prediction import Marginals, Prediction
+from weft.inference.prior import bases_of, chain_at, make_prior, num_pseudo
 from weft.inference.queries import Question, blocks_of_rows, checked_rows
 from weft.inference.sites import check_power, check_problem, gaussian_sites, rows_of
 from weft.inference.storage import KIND, Parts, to_plain_parts
@@ -28,7 +29,6 @@ from weft.likelihoods.base import check_extras
 from weft.model import Model
 from weft.state_space.chain import Chain, Queries, Rows
 from weft.state_space.features import Basis
-from weft.state_space.prior import bases_of, chain_at, make_prior, num_pseudo
 
 
 class OneStepAhead(NamedTuple):

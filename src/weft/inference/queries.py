@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 from weft.arrays import ArrayLike
 from weft.data.layout import Layout
 from weft.data.observations import as_numbers, distinct_rows, refuse_rows
+from weft.inference.prior import chain_at, check_places, check_times, features_at, num_pseudo, time_variances_at
 from weft.model import Model
 from weft.state_space.chain import Chain, Queries, Rows
 from weft.state_space.features import Basis
-from weft.state_space.prior import chain_at, check_places, check_times, features_at, num_pseudo, time_variances_at
 
 # The weights of the distinct places asked about are the one large thing an answer needs besides itself.
 WEIGHTS_BUDGET = 128 * 2**20

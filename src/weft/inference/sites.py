@@ -11,10 +11,10 @@ from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, is_concrete
 from weft.data.observations import Observations
+from weft.inference.prior import signal_variance
 from weft.likelihoods import Gaussian, RowExtras
 from weft.model import Model
 from weft.state_space.chain import Rows
-from weft.state_space.prior import signal_variance
 
 NOISE_FLOOR = 1e-10
 

@@ -19,10 +19,10 @@ from weft.arrays import AnyArray, is_concrete
 from weft.data.observations import Observations
 from weft.engines.base import Engine
 from weft.inference.conjugate_vi import Found, search_sites
+from weft.inference.prior import Prior
 from weft.inference.sites import extras_of
 from weft.likelihoods import Likelihood, RowExtras
 from weft.model import Model
-from weft.state_space.prior import Prior
 
 logger = logging.getLogger("weft")
 

@@ -20,10 +20,10 @@ from weft.engines.base import Chain, Engine, Rows
 from weft.engines.choose import choose_engine, engine_name
 from weft.engines.cpu.sweeps import SEGMENT_BUDGET, WHOLE_BUDGET
 from weft.inference.evidence import log_evidence
+from weft.inference.prior import make_prior
 from weft.kernels import Separable
 from weft.likelihoods import Gaussian
 from weft.model import Model
-from weft.state_space.prior import make_prior
 
 __all__ = ["Estimate", "Shape", "available_memory", "estimate", "memory_needed", "refuse_too_large", "shape_of"]
 
