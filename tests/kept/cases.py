@@ -207,7 +207,8 @@ def updated_posterior() -> Numbers:
 @case
 def a_few_steps_of_a_fit() -> Numbers:
     twin = sum_separable(seed=15)
-    result = weft.fit(twin.model, twin.data, max_iterations=3, progress=None, frozen=["*.time.*"])
+    model = jax.tree.map(np.asarray, twin.model)
+    result = weft.fit(model, twin.data, max_iterations=3, progress=None, frozen=["*.time.*"])
     return {"evidence": np.asarray(result.log_evidence), **result.parameters}
 
 
