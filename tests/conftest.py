@@ -15,8 +15,8 @@ CACHE = pathlib.Path(__file__).resolve().parents[1] / ".pytest_cache" / "jax"
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
-# Every shape annotation in the package is checked while the tests run.
-install_import_hook("weft", "beartype.beartype")
+# Every shape annotation in the packages is checked while the tests run.
+install_import_hook(["weft", "weft_experiments"], "beartype.beartype")
 
 SHARED_DATA = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
 
