@@ -14,6 +14,7 @@ _HOMES = {
         "Constant",
         "Cosine",
         "Graph",
+        "Kernel",
         "Linear",
         "Matern12",
         "Matern32",

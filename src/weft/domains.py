@@ -4,7 +4,8 @@
     class Matern32(Kernel):
         lengthscale: Float[AnyArray, "..."] = positive()
 
-Everyone else sees constrained arrays only.
+A float field of a kernel or a likelihood that says nothing is learned too: as a positive number if it starts positive, as any number
+otherwise. `fixed()` is for numbers that are given and never learned. Everyone else sees constrained arrays only.
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from weft.arrays import is_concrete
+from weft.arrays import ARRAYS, is_concrete
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +74,29 @@ def real(**kwargs: Any) -> Any:
 
 def between(lower: float, upper: float, **kwargs: Any) -> Any:
     return parameter(Domain(lower, upper), **kwargs)
+
+
+def fixed(**kwargs: Any) -> Any:
+    """A field for numbers that are given, such as a table; they are never learned."""
+    return eqx.field(converter=as_float64, metadata={"fixed": True}, **kwargs)
+
+
+def domain_of(field: dataclasses.Field[Any], value: Any) -> Domain | None:
+    """Where the numbers of a kernel's or a likelihood's field may be learned; None where there are none to learn."""
+    declared = field.metadata.get("domain")
+    if declared is not None:
+        return None if value is None else declared
+    if is_fixed(field) or not is_float(value):
+        return None
+    return POSITIVE if POSITIVE.contains(np.asarray(value)) else REAL
+
+
+def is_fixed(field: dataclasses.Field[Any]) -> bool:
+    return bool(field.metadata.get("fixed") or field.metadata.get("static"))
+
+
+def is_float(value: Any) -> bool:
+    return isinstance(value, float) or (isinstance(value, ARRAYS) and np.issubdtype(value.dtype, np.floating))
 
 
 class Parametrised(eqx.Module):

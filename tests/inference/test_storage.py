@@ -159,16 +159,3 @@ def test_any_other_file_gets_one_clear_sentence(tmp_path, capsys, how, message):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no file gone.weft"):
         weft.load(tmp_path / "gone.weft")
-
-
-def test_a_likelihood_of_ones_own_cannot_be_saved(tmp_path):
-    class Own(weft.likelihoods.Likelihood):
-        def log_density(self, values, f, extra):
-            return -((values - f) ** 2)
-
-    twin = sum_separable()
-    posterior = weft.condition(twin.model, twin.data)
-    posterior.model = weft.Model(twin.model.kernel, Own(), twin.model.pseudo_points)
-    with pytest.raises(TypeError, match="Own is not one of weft's own"):
-        posterior.save(tmp_path / "own.weft")
-    assert not list(tmp_path.iterdir())

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Models as plain data, and back: class names, fields, and numbers of arrays kept elsewhere.
 
-Only weft's own classes are named and only those are made again, so a file can ask for nothing else.
+Only weft's own classes are named, and those that an installed package registers as an entry point; only those are made again, so a file can
+ask for nothing else.
 """
 
 import dataclasses
 import functools
+import importlib.metadata
 from typing import Any
 
 import equinox as eqx
@@ -28,16 +30,52 @@ def known_classes() -> dict[str, type]:
     return found
 
 
+# A package that brings kernels or likelihoods names them here, in its own pyproject.toml.
+REGISTERED = {"weft.kernels": weft.kernels.Kernel, "weft.likelihoods": weft.likelihoods.Likelihood}
+
+
+def registration_of(kind: type) -> dict[str, str] | None:
+    """How a file names a class of someone else's: the entry point that leads to it; None where there is none."""
+    package = kind.__module__.partition(".")[0]
+    for group, base in REGISTERED.items():
+        for entry in importlib.metadata.entry_points(group=group) if issubclass(kind, base) else ():
+            # Entries of other packages are not even imported.
+            if entry.module.partition(".")[0] == package and entry.load() is kind:
+                return {"group": group, "name": entry.name, "package": entry.dist.name if entry.dist else package}
+    return None
+
+
+def registered_class(group: str, name: str, package: str) -> type:
+    """The class that an installed package registers by this name; ValueError where none does."""
+    if group not in REGISTERED:
+        raise ValueError(f"it names a part of the group {group!r}, which weft does not know")
+    entries = [
+        entry
+        for entry in importlib.metadata.entry_points(group=group, name=name)
+        if entry.dist is None or entry.dist.name == package
+    ]
+    if not entries:
+        raise ValueError(f"it needs {name!r} of the package {package!r}, which is not installed here; install it first")
+    kind = entries[0].load()
+    if not (isinstance(kind, type) and issubclass(kind, REGISTERED[group])):
+        raise ValueError(f"{name!r} of the package {package!r} is not a {REGISTERED[group].__name__}")
+    return kind
+
+
 def to_plain(value: Any, arrays: list[np.ndarray]) -> Any:
     """`value` as JSON; its arrays are appended to `arrays`."""
     if isinstance(value, eqx.Module):
         name = type(value).__name__
-        if known_classes().get(name) is not type(value):
-            raise TypeError(
-                f"{name} is not one of weft's own classes, so it cannot be saved; keep its code and its numbers yourself"
-            )
         fields = {field.name: to_plain(getattr(value, field.name), arrays) for field in dataclasses.fields(value)}
-        return {"class": name, "fields": fields}
+        if known_classes().get(name) is type(value):
+            return {"class": name, "fields": fields}
+        registration = registration_of(type(value))
+        if registration is None:
+            raise TypeError(
+                f"{name} is not one of weft's own classes, so a file can name it only if its package registers it: add it to the "
+                "entry points weft.kernels or weft.likelihoods there, and install it"
+            )
+        return {"registered": registration, "fields": fields}
     if isinstance(value, tuple):
         return {"tuple": [to_plain(item, arrays) for item in value]}
     if value is None or isinstance(value, bool | int | float | str):
@@ -57,6 +95,9 @@ def from_plain(plain: Any, arrays: list[np.ndarray]) -> Any:
             return tuple(from_plain(item, arrays) for item in items)
         case {"class": str(name), "fields": dict(fields)} if name in known_classes():
             return _make(known_classes()[name], {key: from_plain(item, arrays) for key, item in fields.items()})
+        case {"registered": {"group": str(group), "name": str(name), "package": str(package)}, "fields": dict(fields)}:
+            kind = registered_class(group, name, package)
+            return _make(kind, {key: from_plain(item, arrays) for key, item in fields.items()})
     raise ValueError(f"it describes a part that weft does not know: {str(plain)[:80]}")
 
 
@@ -64,7 +105,7 @@ def _make(kind: type, values: dict[str, Any]) -> Any:
     """An instance with these fields, checked as its constructor would, without running the constructor's own work again."""
     names = {field.name for field in dataclasses.fields(kind)}
     if names != values.keys():
-        raise ValueError(f"its {kind.__name__} has the fields {sorted(values)} where weft's has {sorted(names)}")
+        raise ValueError(f"its {kind.__name__} has the fields {sorted(values)} where the class has {sorted(names)}")
     made: Any = object.__new__(kind)
     for name, value in values.items():
         object.__setattr__(made, name, value)

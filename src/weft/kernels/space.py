@@ -11,7 +11,7 @@ import scipy.sparse
 from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, is_concrete
-from weft.domains import POSITIVE, as_float64, positive
+from weft.domains import POSITIVE, as_float64, fixed, positive
 from weft.kernels.base import Kernel
 from weft.kernels.distances import check_shapes
 
@@ -79,8 +79,8 @@ class Graph(Kernel):
     computed once, O(vertices^3), and kept; they are not parameters and have no gradient.
     """
 
-    eigenvalues: Float[AnyArray, " vertex"]
-    eigenvectors: Float[AnyArray, "vertex vertex"]
+    eigenvalues: Float[AnyArray, " vertex"] = fixed()
+    eigenvectors: Float[AnyArray, "vertex vertex"] = fixed()
     lengthscale: Float[AnyArray, ""] = positive()
     smoothness: Float[AnyArray, ""] | None = eqx.field(converter=optional, metadata={"domain": POSITIVE}, default=None)
     variance: Float[AnyArray, ""] = positive(default=1.0)

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from weft.arrays import AnyArray
-from weft.domains import REAL, Domain, as_float64
+from weft.domains import REAL, Domain, as_float64, domain_of, is_fixed, is_float
 from weft.kernels import Columns, Kernel, Linear, OnSphere, Product, Scaled, Separable, Sum, Wiener
 from weft.model import Model
 
@@ -50,7 +50,7 @@ def parameters_of(model: Model) -> tuple[Parameter, ...]:
     """Every parameter of a model, the pseudo-points last."""
     redundant = {path for component, path in _components(model) for path in _redundant_scales(component, path)}
     found = []
-    for owner, path, domain in _walk(model, ()):
+    for owner, path, domain in (*_walk(model.kernel, ("kernel",)), *_walk(model.likelihood, ("likelihood",))):
         held = None
         if path in redundant:
             held = "another parameter already sets the variance of its component"
@@ -63,17 +63,22 @@ def parameters_of(model: Model) -> tuple[Parameter, ...]:
 
 
 def _walk(node: Any, path: Path) -> Iterator[tuple[Any, Path, Domain]]:
-    if isinstance(node, tuple):
-        for i, child in enumerate(node):
-            yield from _walk(child, (*path, i))
-    elif isinstance(node, eqx.Module):
+    if isinstance(node, eqx.Module):
         for field in dataclasses.fields(node):
             value = getattr(node, field.name)
-            domain = field.metadata.get("domain")
-            if domain is None:
-                yield from _walk(value, (*path, field.name))
-            elif value is not None:
+            domain = domain_of(field, value)
+            if domain is not None:
                 yield node, (*path, field.name), domain
+            elif not is_fixed(field):
+                yield from _walk(value, (*path, field.name))
+    elif isinstance(node, tuple):
+        for i, child in enumerate(node):
+            yield from _walk(child, (*path, i))
+    elif any(is_float(leaf) for leaf in jax.tree.leaves(node)):
+        raise TypeError(
+            f"{name_of(path)} keeps numbers inside a tuple, a list or a dictionary, where they cannot be learned; make the field "
+            "an array, or declare it with weft.domains.fixed()"
+        )
 
 
 def _components(model: Model) -> Iterator[tuple[Separable, Path]]:
