@@ -8,8 +8,8 @@ import jax
 from weft.data.archive import read_archive, refuse
 from weft.estimator import SpaceTimeGP
 from weft.estimator import storage as estimator_storage
-from weft.inference import storage
-from weft.inference.posterior import Posterior
+from weft.inference.posterior import KIND, Posterior
+from weft.inference.storage import read_posterior
 
 
 def load(path: str | pathlib.Path) -> Posterior | SpaceTimeGP:
@@ -17,8 +17,8 @@ def load(path: str | pathlib.Path) -> Posterior | SpaceTimeGP:
     path = pathlib.Path(path)
     kind, content, arrays = read_archive(path)
     try:
-        if kind == storage.KIND:
-            return Posterior(**storage.from_plain_parts(content, arrays))
+        if kind == KIND:
+            return read_posterior(content, arrays)
         if kind == estimator_storage.KIND:
             # An estimator needs no setting of JAX's, so loading it needs none either.
             with jax.enable_x64(True):

@@ -13,7 +13,8 @@ from jaxtyping import Float
 
 from weft.data.observations import Observations
 from weft.inference.evidence import log_evidence
-from weft.inference.posterior import Posterior, condition
+from weft.inference.posterior import Posterior
+from weft.inference.single import condition
 from weft.kernels import EQ, Matern32, Matern52, Separable, SumSeparable
 from weft.likelihoods import Gaussian
 from weft.model import Model

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from weft.inference.posterior import condition
+from weft.inference.single import condition
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft_experiments.dense import dense_bound

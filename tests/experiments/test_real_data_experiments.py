@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from scipy.stats import norm
 
 from tests.experiments.original_files import write_land_registry, write_noaa
-from weft.inference.posterior import condition
+from weft.inference.single import condition
 from weft.kernels import Matern52
 from weft_experiments import apartments, ghcn, ghcn_page, learning, run, temperatures
 from weft_experiments.__main__ import main

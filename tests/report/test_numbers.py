@@ -121,7 +121,7 @@ def test_hidden_rows_are_predicted_from_the_others_alone(written: Written) -> No
         days = (table["day"] - written.table["day"].min().normalize()).dt.days.to_numpy(dtype=float)
         return days, translation.scaling.forward({name: table[name].to_numpy() for name in gp.space})
 
-    from weft.inference.posterior import condition
+    from weft.inference.single import condition
 
     values = (known[TARGET].to_numpy() - translation.target.centre) / translation.target.scale
     answer = condition(gp.model_, Observations(*numbers(known), values)).predict(*numbers(asked))

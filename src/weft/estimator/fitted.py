@@ -7,24 +7,18 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from weft.arrays import AnyArray
 from weft.data.tables import distinct_rows
 from weft.estimator.building import COVARIATES
 from weft.estimator.columns import Measurements, Roles, read_measurements
 from weft.estimator.defaults import is_standardised
 from weft.estimator.evaluation import INTERVAL, MODEL, Sheet, baseline_scores, make_sheet, periods_in, rows_frame
-from weft.estimator.offsets import Offsets, find_offsets, without
 from weft.estimator.predictive import Predictive, make_predictive
 from weft.estimator.summary import describe_components, describe_noise, summary_text
 from weft.estimator.translation import Translation
-from weft.inference.posterior import Posterior, condition
-from weft.inference.prediction import Marginals
+from weft.inference.posterior import Posterior
 from weft.model import Model
 
-__all__ = ["PLACES", "Fitted"]
-
-# What the levels of places are called beside components.
-PLACES = "places"
+__all__ = ["Fitted"]
 
 
 @final
@@ -32,16 +26,14 @@ PLACES = "places"
 class Fitted:
     """A posterior, and how tables become the rows it is asked about.
 
-    `names` are those of the kernel's components; the posterior is of values less `offsets`, the levels of places;
-    `target_sd` is the target's deviation where it was learned, in its own units; rows are counted with those of
-    updates.
+    `names` are those of the kernel's components; `target_sd` is the target's deviation where it was learned, in its own
+    units; rows are counted with those of updates.
     """
 
     roles: Roles
     translation: Translation
     names: tuple[str, ...]
     posterior: Posterior
-    offsets: Offsets | None
     converged: bool
     target_sd: float
     num_rows: int
@@ -60,7 +52,7 @@ class Fitted:
         rows.require_value(self.roles, "take in")
         return dataclasses.replace(
             self,
-            posterior=self.posterior.update(without(self.offsets, self.translation.observations(rows))),
+            posterior=self.posterior.update(self.translation.observations(rows)),
             num_rows=self.num_rows + rows.num_rows,
             num_missing=self.num_missing + rows.num_missing,
         )
@@ -83,20 +75,10 @@ class Fitted:
         return int(np.count_nonzero(number[near.sum() :] < num_kept))
 
     def given_only(self, rows: Measurements) -> "Fitted":
-        """The same parameters having seen these rows and no others.
-
-        Levels of places are found from these rows, given a field that knows the former ones: one turn of two.
-        """
-        before = self.posterior
-        data = self.translation.observations(rows)
-        offsets = self.offsets
-        if offsets is not None:
-            field = condition(before.model, without(offsets, data), power=before.power, engine=before.engine)
-            offsets = find_offsets(field, data, self.translation.num_space, offsets)
+        """The same parameters having seen these rows and no others."""
         return dataclasses.replace(
             self,
-            posterior=condition(before.model, without(offsets, data), power=before.power, engine=before.engine),
-            offsets=offsets,
+            posterior=self.posterior.given_only(self.translation.observations(rows)),
             num_rows=rows.num_rows,
             num_missing=rows.num_missing,
         )
@@ -104,21 +86,18 @@ class Fitted:
     def predictive(self, rows: Measurements) -> Predictive:
         """The distribution of the target at these rows."""
         translation = self.translation
-        places = translation.places(rows)
-        latent = self.posterior.marginals(translation.times(rows), places)
-        if self.offsets is not None:
-            mean, variance = self.offsets.at(places)
-            latent = Marginals(latent.mean + mean, latent.variance + variance)
-        return make_predictive(self.model.likelihood, latent, translation.row_extras(rows), translation.target)
+        times, places = translation.times(rows), translation.places(rows)
+        latent = self.posterior.marginals(times, places)
+        emission = self.posterior.emission(times, places, translation.row_extras(rows))
+        return make_predictive(emission.likelihood, latent, emission.extra, translation.target)
 
     def draws(self, rows: Measurements, num: int, seed: int, of: str) -> Float[np.ndarray, "draw row"]:
         """Joint draws over these rows, in the target's own units."""
-        translation, likelihood = self.translation, self.model.likelihood
-        places = translation.places(rows)
-        f = self.posterior.sample(translation.times(rows), places, num=num, seed=seed)
-        if self.offsets is not None:
-            f = f + self.offsets.draws(places, num, np.random.default_rng([seed, 2]))
-        extra = translation.row_extras(rows)
+        translation = self.translation
+        times, places = translation.times(rows), translation.places(rows)
+        f = self.posterior.sample(times, places, num=num, seed=seed)
+        emission = self.posterior.emission(times, places, translation.row_extras(rows))
+        likelihood, extra = emission.likelihood, emission.extra
         if of == "observation":
             # A stream of its own, so that the noise is not the noise behind the draws of f.
             f = np.asarray(likelihood.sample(np.random.default_rng([seed, 1]), f, extra))
@@ -160,22 +139,24 @@ class Fitted:
 
     def components(self) -> list[dict[str, Any]]:
         """What each component of the kernel is like, in units people use; covariates are told by their slopes."""
-        described = describe_components(self.model, self.names, self.translation, self._basis_places())
+        described = describe_components(self.model, self.names, self.translation, self.posterior.basis_places)
         found = [part for part in described if part["name"] != COVARIATES]
-        if self.offsets is not None:
-            deviation = float(np.sqrt(self.offsets.prior_variance)) * self.translation.target.scale
-            kernel = "a level of its own at each place"
-            found.append({"name": PLACES, "sd": deviation, "space": {}, "time": "", "kernel": kernel})
-        return found
+        own = [habit for habit in self.posterior.habits() if habit.component is not None]
+        scale = self.translation.target.scale
+        return found + [
+            {"name": habit.component, "sd": habit.spread * scale, "space": {}, "time": "", "kernel": habit.words}
+            for habit in own
+        ]
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """Names of all that `posterior.components` tells of: the kernel's components, then habits of places that add to f."""
+        own = (habit.component for habit in self.posterior.habits())
+        return (*self.names, *(name for name in own if name is not None))
 
     def seen_values(self) -> Float[np.ndarray, " row"]:
         """Values of the rows kept, batch after batch, in the target's own units."""
         values = np.concatenate([np.asarray(batch.values) for batch in self.posterior.batches])
-        if self.offsets is not None:
-            effects = [
-                self.offsets.at(batch.places)[0][batch.grouping.place_of_row] for batch in self.posterior.batches
-            ]
-            values = values + np.concatenate(effects)
         return self.translation.target.inverse(values)
 
     def summary(self, units: str | None) -> str:
@@ -194,10 +175,3 @@ class Fitted:
             np.concatenate([batch.row_places for batch in batches])[:, scaling.map_dimensions],
             self.seen_values(),
         )
-
-    def _basis_places(self) -> Float[AnyArray, "place dim"]:
-        """Places that stand for where the model is: all of an exact one's, else pseudo-points."""
-        points = self.model.pseudo_points
-        if self.posterior.exact_places is not None:
-            return self.posterior.exact_places
-        return points[0] if isinstance(points, tuple) else points

@@ -17,9 +17,10 @@ from weft.estimator.building import build_start
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
-from weft.estimator.offsets import are_worth_a_try, find_offsets, without
 from weft.estimator.translation import Translation, learn_translation
-from weft.inference.posterior import condition
+from weft.inference.posterior import Posterior
+from weft.inference.single import condition
+from weft.inference.with_habits import find_habits, tell, with_habits
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.fitting import FitResult, fit
@@ -114,34 +115,47 @@ def learn(settings: Settings, roles: Roles, rows: Measurements, **options: Any) 
         **_options_for(settings, learned_from),
         **options,
     )
-    posterior = condition(result.model, data, power=settings.power, engine=settings.engine)
-    offsets = None
-    wanted = settings.place_offsets and not result.message.startswith("interrupted")
-    if wanted and are_worth_a_try(posterior, data, translation.num_space):
-        offsets = find_offsets(posterior, data, translation.num_space)
-    if offsets is not None:
-        # With the levels gone, what was noise is less so; then the levels once more, given the better field.
-        again = _options_for(settings, learned_from) | {
-            "max_iterations": min(_ITERATIONS_AGAIN, settings.max_iterations)
-        }
-        second = fit(result.model, without(offsets, learned_from), frozen=start.frozen, progress=None, **again)
-        result = _one_after_another(result, second)
-        posterior = condition(result.model, without(offsets, data), power=settings.power, engine=settings.engine)
-        offsets = find_offsets(posterior, data, translation.num_space)
-        posterior = condition(result.model, without(offsets, data), power=settings.power, engine=settings.engine)
+    result, posterior = _with_habits(settings, start.frozen, result, learned_from, data, translation.num_space)
     assert rows.values is not None
     fitted = Fitted(
         roles=roles,
         translation=translation,
         names=start.names,
         posterior=posterior,
-        offsets=offsets,
         converged=result.converged,
         target_sd=float(np.nanstd(rows.values)),
         num_rows=rows.num_rows,
         num_missing=rows.num_missing,
     )
     return Learned(fitted, result, binning)
+
+
+def _with_habits(
+    settings: Settings,
+    frozen: tuple[str, ...],
+    result: FitResult,
+    learned_from: Observations,
+    data: Observations,
+    num_space: int,
+) -> tuple[FitResult, Posterior]:
+    """The posterior with the habits that places have, and the result of the climbs it took."""
+    how: dict[str, Any] = {"power": settings.power, "engine": settings.engine}
+    names = ("level",) if settings.place_offsets else ()
+    field = condition(result.model, data, **how)
+    if result.message.startswith("interrupted"):
+        return result, field
+    habits = find_habits(names, field, data, num_space)
+    if not habits:
+        return result, field
+    # With the habits gone, what was noise is less so; then the habits once more, given the better field.
+    again = _options_for(settings, learned_from) | {"max_iterations": min(_ITERATIONS_AGAIN, settings.max_iterations)}
+    second = fit(result.model, tell(habits, learned_from), frozen=frozen, progress=None, **again)
+
+    def given(data: Observations) -> Posterior:
+        return condition(second.model, data, **how)
+
+    posterior = with_habits(given, data, find_habits(names, given(tell(habits, data)), data, num_space))
+    return _one_after_another(result, second), posterior
 
 
 def _options_for(settings: Settings, data: Observations) -> dict[str, Any]:

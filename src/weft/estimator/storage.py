@@ -9,11 +9,9 @@ import numpy as np
 from weft.data.clock import Binning
 from weft.estimator.columns import Roles
 from weft.estimator.fitted import Fitted
-from weft.estimator.offsets import Offsets
 from weft.estimator.translation import Translation
-from weft.inference import storage
 from weft.inference.plain import from_plain, to_plain
-from weft.inference.posterior import Posterior
+from weft.inference.storage import read_posterior
 from weft.model import Model
 from weft.training.fitting import FitResult
 from weft.training.progress import Iteration
@@ -40,21 +38,20 @@ def to_plain_estimator(stored: Stored, arrays: list[np.ndarray], *, with_rows: b
         "roles": dataclasses.asdict(fitted.roles),
         "translation": fitted.translation.to_json(),
         "names": list(fitted.names),
-        "offsets": None if fitted.offsets is None else _plain_offsets(fitted.offsets, arrays),
         "converged": fitted.converged,
         "target_sd": fitted.target_sd,
         "num_rows": fitted.num_rows,
         "num_missing": fitted.num_missing,
         "binning": None if stored.binning is None else dataclasses.asdict(stored.binning),
         "result": _plain_result(stored.result, arrays),
-        "posterior": storage.to_plain_parts(fitted.posterior.parts(), arrays, with_rows=with_rows),
+        "posterior": fitted.posterior.to_plain(arrays, with_rows=with_rows),
     }
 
 
 def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Stored:
     """What `to_plain_estimator` was given; ValueError where it is not there. Needs float64."""
     try:
-        posterior = Posterior(**storage.from_plain_parts(plain["posterior"], arrays))
+        posterior = read_posterior(_plain_posterior(plain), arrays)
         roles = plain["roles"]
         fitted = Fitted(
             roles=Roles(
@@ -67,7 +64,6 @@ def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Sto
             translation=Translation.from_json(plain["translation"]),
             names=tuple(plain["names"]),
             posterior=posterior,
-            offsets=_read_offsets(plain.get("offsets"), arrays),
             converged=bool(plain["converged"]),
             target_sd=float(plain["target_sd"]),
             num_rows=int(plain["num_rows"]),
@@ -83,12 +79,12 @@ def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Sto
         raise ValueError(f"a part of the estimator is missing or of the wrong kind ({error})") from error
 
 
-def _plain_offsets(offsets: Offsets, arrays: list[np.ndarray]) -> dict[str, Any]:
-    return {name: to_plain(value, arrays) for name, value in offsets.to_plain().items()}
-
-
-def _read_offsets(plain: dict[str, Any] | None, arrays: list[np.ndarray]) -> Offsets | None:
-    return None if plain is None else Offsets(**{name: from_plain(value, arrays) for name, value in plain.items()})
+def _plain_posterior(plain: dict[str, Any]) -> dict[str, Any]:
+    """The posterior's part; version 0.1 kept the levels of places beside it."""
+    levels = plain.get("offsets")
+    if levels is None:
+        return plain["posterior"]
+    return {"kind": "with habits", "field": plain["posterior"], "habits": [{"name": "level", "parts": levels}]}
 
 
 def _as_tuples(value: Any) -> Any:

@@ -1,34 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""What a model says once it has seen data: at any time and place, past or future."""
+"""What a model says once it has seen data: the questions. Who answers them is in `single.py` and `with_habits.py`."""
 
-import functools
+import abc
 import pathlib
-from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
+from weft.arrays import AnyArray, ArrayLike
 from weft.data.archive import write_archive
-from weft.data.layout import Layout
-from weft.data.observations import Observations, as_floats, distinct_rows, numbers_per_row
-from weft.engines.base import Moments
-from weft.engines.choose import choose_engine
-from weft.inference import joint
-from weft.inference.approximate import find_sites
-from weft.inference.filtering import FilterRun, Kept, run_filter, starting
-from weft.inference.merge import Given, concatenate_observations, merge_given, merge_rows
-from weft.inference.prediction import Marginals, Prediction
-from weft.inference.prior import bases_of, chain_at, make_prior, num_pseudo
-from weft.inference.queries import Question, blocks_of_rows, checked_rows
-from weft.inference.sites import check_power, check_problem, gaussian_sites, rows_of
-from weft.inference.storage import KIND, Parts, to_plain_parts
-from weft.likelihoods import Gaussian, RowExtras
+from weft.data.observations import Observations, numbers_per_row
+from weft.inference.prediction import Emission, Marginals, Prediction
+from weft.likelihoods import RowExtras
 from weft.likelihoods.base import check_extras
 from weft.model import Model
-from weft.state_space.chain import Chain, Queries, Rows
-from weft.state_space.features import Basis
+
+KIND = "posterior"
 
 
 class OneStepAhead(NamedTuple):
@@ -39,126 +27,116 @@ class OneStepAhead(NamedTuple):
     variance: Float[np.ndarray, " row"]
 
 
-def condition(model: Model, data: Observations, *, power: float = 0.0, engine: str = "auto") -> "Posterior":
-    """The posterior of `model` given `data`; `power` as in `log_evidence`."""
-    require_float64()
-    check_power(power)
-    check_problem(model, data)
-    return _condition(model, data, data.row, data.grouping.num_given, power, engine)
+class OwnOfPlaces(NamedTuple):
+    """One habit of places: what is each one's own besides the field, with its deviation.
 
-
-def _condition(
-    model: Model, data: Observations, row: Int[np.ndarray, " row"], count: int, power: float, engine: str
-) -> "Posterior":
-    """The posterior; `row` numbers the rows present, of the `count` given."""
-    prior = make_prior(model, data)
-    sites = find_sites(model, data, prior, power=power, engine=choose_engine(engine))
-    return Posterior(
-        model,
-        data.times,
-        rows_of(data, sites),
-        prior.weights,
-        exact_places=data.places if model.pseudo_points is None else None,
-        log_constant=float(sites.log_constant),
-        power=power,
-        engine=engine,
-        given=Given(row, np.asarray(prior.unexplained), count),
-        batches=(data,),
-    )
-
-
-class Posterior:
-    """Answers about f given data. Rows asked about may come in any order, repeat, and lie at any time and place.
-
-    It holds what answering needs and no more: the model, the times, a Gaussian site for each row, the weights of the distinct places,
-    and, of an exact model, the places themselves, which are its pseudo-points.
+    `component` is what the habit is called beside components of the kernel, None where it adds nothing to f; `spread` is the
+    habit's deviation from place to place. Levels are in units of f.
     """
 
-    def __init__(
-        self,
-        model: Model,
-        times: Float[np.ndarray, " time"],
-        rows: Rows,
-        weights: Float[AnyArray, "place bottleneck"],
-        *,
-        exact_places: Float[np.ndarray, "exact dim"] | None,
-        log_constant: float,
-        power: float,
-        engine: str,
-        given: Given,
-        batches: tuple[Observations, ...] = (),
-        kept: tuple[Kept, ...] = (),
-    ):
-        self.model = model
-        self.times = times
-        self.rows = rows
-        self.weights = weights
-        self.exact_places = exact_places
-        self.log_constant = log_constant
-        self.power = power
-        self.engine = engine
-        self.given = given
-        self.batches = batches
-        self._engine = choose_engine(engine)
-        self._kept = kept
+    name: str
+    component: str | None
+    words: str
+    spread: float
+    places: Float[np.ndarray, "place dim"]
+    value: Float[np.ndarray, " place"]
+    sd: Float[np.ndarray, " place"]
+
+
+class Posterior(abc.ABC):
+    """Answers about f given data. Rows asked about may come in any order, repeat, and lie at any time and place."""
 
     @property
+    @abc.abstractmethod
+    def model(self) -> Model: ...
+
+    @property
+    @abc.abstractmethod
+    def times(self) -> Float[np.ndarray, " time"]:
+        """The distinct times of everything seen, sorted."""
+
+    @property
+    @abc.abstractmethod
     def num_columns(self) -> int:
         """How many coordinates a place has."""
-        return self._basis_places.shape[1]
 
     @property
+    @abc.abstractmethod
+    def basis_places(self) -> Float[AnyArray, "place dim"]:
+        """Places that stand for where the model is: all of an exact one's, else pseudo-points."""
+
+    @property
+    @abc.abstractmethod
     def log_evidence(self) -> float:
         """The (approximate) log evidence of everything seen so far."""
-        return self._run.last.log_normaliser + self.log_constant
 
     @property
-    def steps_run(self) -> int:
-        """How many times of the series the filter walked over to make this posterior from the one before it."""
-        return self._run.steps_run
+    @abc.abstractmethod
+    def batches(self) -> tuple[Observations, ...]:
+        """The rows seen, as given; none where the posterior was saved without them."""
 
-    @functools.cached_property
-    def _run(self) -> FilterRun:
-        return run_filter(
-            self._engine, self.model, self._num_pseudo, self.times, self.weights, self.rows, kept=self._kept
-        )
+    @abc.abstractmethod
+    def habits(self) -> tuple[OwnOfPlaces, ...]:
+        """What places have of their own besides the field; nothing, unless somebody looked for it."""
 
-    @property
-    def _basis_places(self) -> Float[AnyArray, "place dim"]:
-        points = self.exact_places if self.model.pseudo_points is None else self.model.pseudo_points
-        assert points is not None
-        return points[0] if isinstance(points, tuple) else points
-
-    @functools.cached_property
-    def _bases(self) -> tuple[Basis, ...]:
-        return bases_of(self.model, self._basis_places)
-
-    @functools.cached_property
-    def _num_pseudo(self) -> tuple[int, ...]:
-        return num_pseudo(self.model.components, self._bases, self._basis_places)
-
+    @abc.abstractmethod
     def marginals(self, times: ArrayLike, places: ArrayLike) -> Marginals:
         """Mean and variance of f at paired rows of times and places."""
-        return self._totals(times, places, filtered=False)
 
-    def fitted_values(self) -> Float[np.ndarray, " row"]:
-        """Mean of f at the rows seen, in the order they are held: sorted by time."""
-        chain = chain_at(self.model, self._num_pseudo, self.times)
-        asked = Queries(self.rows.layout, self.rows.place, self.weights)
-        return np.asarray(self._engine.moments(chain, self.weights, self.rows, asked).mean).sum(axis=1)
-
+    @abc.abstractmethod
     def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
         """Mean and variance of f at each row given only what was seen up to and including its time."""
-        return self._totals(times, places, filtered=True)
 
+    @abc.abstractmethod
     def components(self, times: ArrayLike, places: ArrayLike) -> tuple[Marginals, ...]:
-        """Mean and variance of each component of the kernel, then of the mean function if the model has one."""
-        times, places = checked_rows(times, places, self.num_columns)
-        mean, variance = np.empty((2, len(self.model.components), len(times)))
-        for block, asked, moments in self._moments(times, places, filtered=False):
-            mean[:, block] = asked.in_order(np.asarray(moments.mean)).T
-            variance[:, block] = (asked.in_order(np.asarray(moments.variance)) + asked.unexplained).T
-        return tuple(Marginals(*each) for each in zip(mean, variance, strict=True))
+        """Mean and variance of each component of the kernel, of the mean function if there is one, and of habits that add to f."""
+
+    @abc.abstractmethod
+    def fitted_values(self) -> Float[np.ndarray, " row"]:
+        """Mean of f at the rows seen, in the order they are held: sorted by time."""
+
+    @abc.abstractmethod
+    def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
+        """Joint covariance of f over rows, across places and times."""
+
+    @abc.abstractmethod
+    def aggregate(self, times: ArrayLike, places: ArrayLike, weights: ArrayLike) -> Marginals:
+        """Mean and variance of a weighted sum of f over rows; of several sums where `weights` has a row each.
+
+        No covariance over the rows is built, so a regional mean over years of days costs one pass.
+        """
+
+    @abc.abstractmethod
+    def sample(
+        self, times: ArrayLike, places: ArrayLike, *, num: int = 1, seed: int = 0
+    ) -> Float[np.ndarray, "draw query"]:
+        """`num` joint draws of f over rows, across places and times, forecasts included; one draw a row of the answer."""
+
+    @abc.abstractmethod
+    def one_step_ahead(self) -> OneStepAhead:
+        """Every observed value less its forecast from earlier times alone, and the variance of that difference.
+
+        Rows at one time do not see each other. Gaussian likelihoods only.
+        """
+
+    @abc.abstractmethod
+    def emission(self, times: ArrayLike, places: ArrayLike, extra: RowExtras) -> Emission:
+        """What an observation at each row is, given f there; `extra` is what the rows bring."""
+
+    @abc.abstractmethod
+    def update(self, more: Observations) -> "Posterior":
+        """The posterior given `more` rows as well. Rows after the last time cost what they add; late rows re-run from where they fall.
+
+        An exact model with rows at new places, and any non-Gaussian likelihood, is conditioned again on everything.
+        """
+
+    @abc.abstractmethod
+    def given_only(self, data: Observations) -> "Posterior":
+        """The same parameters given these rows and no others."""
+
+    @abc.abstractmethod
+    def to_plain(self, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+        """JSON that `storage.read_posterior` makes this again from, under the name of its kind; arrays are appended to `arrays`."""
 
     def predict(
         self,
@@ -178,104 +156,7 @@ class Posterior:
             trials=numbers_per_row(trials, "trials", count, allows_zero=False),
         )
         check_extras(self.model.likelihood, latent.mean, extra, None)
-        return Prediction(self.model.likelihood, latent, extra)
-
-    def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
-        """Joint covariance of f over rows, across places and times."""
-        times, places = checked_rows(times, places, self.num_columns)
-        return self._sums(times, places, np.eye(len(times)))[1]
-
-    def aggregate(self, times: ArrayLike, places: ArrayLike, weights: ArrayLike) -> Marginals:
-        """Mean and variance of a weighted sum of f over rows; of several sums where `weights` has a row each.
-
-        No covariance over the rows is built, so a regional mean over years of days costs one pass.
-        """
-        times, places = checked_rows(times, places, self.num_columns)
-        weights = as_floats(weights, "weights")
-        if not np.all(np.isfinite(weights)):
-            raise ValueError(f"weights must be finite; {np.count_nonzero(~np.isfinite(weights))} of them are not")
-        if weights.ndim not in (1, 2) or weights.shape[-1] != len(times):
-            raise ValueError(
-                f"weights must have one number a row ({len(times)}), or a row of them for each sum; their shape is {weights.shape}"
-            )
-        mean, covariance = self._sums(times, places, np.atleast_2d(weights).T)
-        variance = np.diagonal(covariance).copy()
-        return Marginals(mean, variance) if weights.ndim == 2 else Marginals(*np.stack([mean, variance])[:, 0])
-
-    def sample(
-        self, times: ArrayLike, places: ArrayLike, *, num: int = 1, seed: int = 0
-    ) -> Float[np.ndarray, "draw query"]:
-        """`num` exact joint draws of f over rows, across places and times, forecasts included; one draw a row of the answer."""
-        times, places = checked_rows(times, places, self.num_columns)
-        require_whole("num", num, 1)
-        require_whole("seed", seed, 0)
-        if len(times) == 0:
-            return np.empty((num, 0))
-        asked = self._ask(times, places)
-        residual = joint.Residual(self.model, asked, distinct_rows(places)[0])
-        draws = joint.draws(self._engine, self.weights, asked, residual, num, np.random.default_rng(seed))
-        return np.ascontiguousarray(asked.in_order(draws).T)
-
-    def one_step_ahead(self) -> OneStepAhead:
-        """Every observed value less its forecast from earlier times alone, and the variance of that difference.
-
-        Rows at one time do not see each other. Gaussian likelihoods only.
-        """
-        if not isinstance(self.model.likelihood, Gaussian):
-            raise TypeError(
-                f"one-step-ahead residuals need a Gaussian likelihood; the model's is {type(self.model.likelihood).__name__}"
-            )
-        # Each time stands twice: first asked about, without its rows, then, a step of length zero later, with them.
-        chain = chain_at(self.model, self._num_pseudo, self.times)
-        steps = np.zeros(2 * len(self.times), dtype=np.int32)
-        steps[::2] = chain.step_number
-        offsets = self.rows.layout.offsets
-        twice = Chain(chain.components, steps)
-        asked = Queries(Layout(np.repeat(offsets, 2)[1:]), self.rows.place, self.weights)
-        rows = Rows(Layout(np.repeat(offsets, 2)[:-1]), self.rows.place, self.rows.value, self.rows.precision)
-        moments = self._engine.moments(twice, self.weights, rows, asked, filtered=True)
-        residual = np.asarray(self.rows.value) - np.asarray(moments.mean).sum(axis=1)
-        # A site's variance holds the share `power` of what pseudo-points leave unexplained; the difference has all of it.
-        rest = (1 - self.power) * self.given.unexplained
-        variance = np.asarray(moments.total_variance) + 1 / np.asarray(self.rows.precision) + rest
-        return OneStepAhead(self.given.row, residual, variance)
-
-    def update(self, more: Observations) -> "Posterior":
-        """The posterior given `more` rows as well. Rows after the last time cost what they add; late rows re-run from where they fall.
-
-        An exact model with rows at new places, and any non-Gaussian likelihood, is conditioned again on everything.
-        """
-        check_problem(self.model, more)
-        row_times = np.repeat(self.times, self.rows.layout.counts)
-        if self._needs_all_rows(more):
-            if not self.batches:
-                raise ValueError(
-                    "this update needs the rows seen before, and the posterior was saved without them; save it with rows=True"
-                )
-            added = Given(more.row, np.zeros(more.num_rows), more.grouping.num_given)
-            given = merge_given(row_times, self.given, more.row_times, added)
-            everything = concatenate_observations((*self.batches, more))
-            return _condition(self.model, everything, given.row, given.num_rows, self.power, self.engine)
-        new_weights, unexplained = self._weights_of(more)
-        sites = gaussian_sites(self.model, more, unexplained, power=self.power)
-        added = Given(more.row, np.asarray(unexplained), more.grouping.num_given)
-        times, rows, weights, first_touched = merge_rows(
-            (self.times, self.rows, self.weights), (more.times, rows_of(more, sites), new_weights)
-        )
-        untouched = tuple(kept for kept in self._run.kept if kept.time < first_touched)
-        return Posterior(
-            self.model,
-            times,
-            rows,
-            weights,
-            exact_places=self.exact_places,
-            log_constant=self.log_constant + float(sites.log_constant),
-            power=self.power,
-            engine=self.engine,
-            given=merge_given(row_times, self.given, more.row_times, added),
-            batches=(*self.batches, more) if self.batches else (),
-            kept=untouched,
-        )
+        return Prediction(latent, self.emission(times, places, extra))
 
     def save(self, path: str | pathlib.Path, *, rows: bool = False) -> None:
         """Write everything answering needs to one file, whole or not at all; `weft.load` reads it.
@@ -283,81 +164,4 @@ class Posterior:
         With `rows`, the observations themselves go in too: an update that has to start again needs them.
         """
         arrays: list[np.ndarray] = []
-        write_archive(path, KIND, to_plain_parts(self.parts(), arrays, with_rows=rows), arrays)
-
-    def parts(self) -> Parts:
-        """What another posterior like this one can be made from."""
-        return Parts(
-            model=self.model,
-            times=self.times,
-            rows=self.rows,
-            weights=self.weights,
-            exact_places=self.exact_places,
-            log_constant=self.log_constant,
-            power=self.power,
-            engine=self.engine,
-            given=self.given,
-            batches=self.batches,
-        )
-
-    def _needs_all_rows(self, more: Observations) -> bool:
-        if not isinstance(self.model.likelihood, Gaussian):
-            return True
-        if self.exact_places is None:
-            return False
-        together, _ = distinct_rows(np.concatenate([self.exact_places, more.places]))
-        return len(together) > len(self.exact_places)
-
-    def _weights_of(self, more: Observations) -> tuple[Float[AnyArray, "place bottleneck"], Float[AnyArray, " row"]]:
-        """Weights of the places of `more`, and the variance unexplained at its rows."""
-        if self.exact_places is None:
-            prior = make_prior(self.model, more)
-            return prior.weights, prior.unexplained
-        # The places are pseudo-points, each found again by sorting both sets together; the first weights are theirs.
-        _, number = distinct_rows(np.concatenate([self.exact_places, more.places]))
-        own = np.empty(len(self.exact_places), dtype=np.int64)
-        own[number[: len(own)]] = np.arange(len(own))
-        return np.asarray(self.weights)[own[number[len(own) :]]], np.zeros(more.num_rows)
-
-    def _ask(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Question:
-        """The rows asked about as a question; from the last state on where all lie in the future."""
-        if times.min() > self.times[-1]:
-            nothing = Rows(Layout(np.zeros(2)), np.zeros(0, dtype=np.int32), np.zeros(0), np.zeros(0))
-            question = Question(self.model, self._bases, self.times[-1:], nothing, times, places)
-            question.chain = starting(question.chain, self._run.last.state)
-            return question
-        return Question(self.model, self._bases, self.times, self.rows, times, places)
-
-    def _totals(self, times: ArrayLike, places: ArrayLike, *, filtered: bool) -> Marginals:
-        times, places = checked_rows(times, places, self.num_columns)
-        mean, variance = np.empty((2, len(times)))
-        for block, asked, moments in self._moments(times, places, filtered=filtered):
-            mean[block] = asked.in_order(np.asarray(moments.mean).sum(axis=1))
-            variance[block] = asked.in_order(np.asarray(moments.total_variance)) + asked.unexplained.sum(axis=1)
-        return Marginals(mean, variance)
-
-    def _moments(
-        self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"], *, filtered: bool
-    ) -> Iterator[tuple[Int[np.ndarray, " block"], Question, Moments]]:
-        """Row numbers, question and answer of each block of the rows asked about."""
-        for block in blocks_of_rows(places, self.weights.shape[1]):
-            asked = self._ask(times[block], places[block])
-            yield (
-                block,
-                asked,
-                self._engine.moments(asked.chain, self.weights, asked.rows, asked.queries, filtered=filtered),
-            )
-
-    def _sums(
-        self,
-        times: Float[np.ndarray, " query"],
-        places: Float[np.ndarray, "query dim"],
-        sums: Float[np.ndarray, "query sum"],
-    ) -> tuple[Float[np.ndarray, " sum"], Float[np.ndarray, "sum sum"]]:
-        if len(times) == 0:
-            return np.zeros(sums.shape[1]), np.zeros((sums.shape[1], sums.shape[1]))
-        # Not from the last state on: the covariance walks need the stationary prior.
-        asked = Question(self.model, self._bases, self.times, self.rows, times, places)
-        residual = joint.Residual(self.model, asked, distinct_rows(places)[0])
-        mean = sums.T @ self.marginals(times, places).mean
-        return mean, joint.sums_covariance(self._engine, self.weights, asked, residual, asked.by_query(sums))
+        write_archive(path, KIND, self.to_plain(arrays, with_rows=rows), arrays)

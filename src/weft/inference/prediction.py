@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What answers look like."""
 
-from typing import NamedTuple
+import dataclasses
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float
@@ -22,10 +23,20 @@ class Marginals(NamedTuple):
         return self.variance
 
 
+@final
+@dataclasses.dataclass(frozen=True)
+class Emission:
+    """What an observation at each row is, given f: a likelihood, and what the rows bring."""
+
+    likelihood: Likelihood
+    extra: RowExtras
+
+
 class Prediction:
     """What an observation at each row would be: `mean` and `variance` are the observation's, noise included."""
 
-    def __init__(self, likelihood: Likelihood, latent: Marginals, extra: RowExtras):
+    def __init__(self, latent: Marginals, emission: Emission):
+        likelihood, extra = emission.likelihood, emission.extra
         self.latent_mean, self.latent_variance = latent
         mean, variance = likelihood.predict(*latent, extra)
         self.mean: Float[np.ndarray, " query"] = np.asarray(mean)

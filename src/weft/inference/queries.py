@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from weft.arrays import ArrayLike
 from weft.data.layout import Layout
-from weft.data.observations import as_numbers, distinct_rows, refuse_rows
+from weft.data.observations import as_floats, as_numbers, distinct_rows, refuse_rows
 from weft.inference.prior import chain_at, check_places, check_times, features_at, num_pseudo, time_variances_at
 from weft.model import Model
 from weft.state_space.chain import Chain, Queries, Rows
@@ -33,6 +33,18 @@ def checked_rows(
     for name, array in (("times", times), ("places", places)):
         refuse_rows(~np.isfinite(array).all(axis=tuple(range(1, array.ndim))), f"{name} must be finite", array)
     return times, places
+
+
+def checked_sums(weights: ArrayLike, num_rows: int) -> Float[np.ndarray, "*sum query"]:
+    """Weights of one sum over the rows asked about, or of several, a row each."""
+    weights = as_floats(weights, "weights")
+    if not np.all(np.isfinite(weights)):
+        raise ValueError(f"weights must be finite; {np.count_nonzero(~np.isfinite(weights))} of them are not")
+    if weights.ndim not in (1, 2) or weights.shape[-1] != num_rows:
+        raise ValueError(
+            f"weights must have one number a row ({num_rows}), or a row of them for each sum; their shape is {weights.shape}"
+        )
+    return weights
 
 
 def blocks_of_rows(places: Float[np.ndarray, "query dim"], num_bottleneck: int) -> Iterator[Int[np.ndarray, " block"]]:

@@ -1,116 +1,34 @@
 # SPDX-License-Identifier: MIT
-"""Posteriors as plain data, and back.
+"""Posteriors of every kind as plain data, and back: the one list of who can be stored."""
 
-A saved posterior holds its model and one Gaussian site a row (a value, a precision, the number of its place's weights): what answering
-needs. The rows themselves (coordinates, exposures, noise, and counts where the likelihood is not Gaussian) are inside only if asked for;
-an update that has to start again needs them.
-"""
-
-from typing import Any, TypedDict
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-from weft.arrays import AnyArray, require_float64
-from weft.data.layout import Layout
-from weft.data.observations import Observations
-from weft.inference.merge import Given, concatenate_observations
-from weft.inference.plain import from_plain, to_plain
-from weft.model import Model
-from weft.state_space.chain import Rows
+from weft.arrays import require_float64
+from weft.inference.posterior import Posterior
+from weft.inference.single import SinglePosterior
+from weft.inference.with_habits import PosteriorWithHabits
 
-KIND = "posterior"
-ROW_COLUMNS = ("values", "noise_variance", "exposure", "trials")
+# One posterior out of plain data and arrays.
+Reader = Callable[[dict[str, Any], list[np.ndarray]], Posterior]
 
-
-class Parts(TypedDict):
-    """What a posterior is made from."""
-
-    model: Model
-    times: Float[np.ndarray, " time"]
-    rows: Rows
-    weights: Float[AnyArray, "place bottleneck"]
-    exact_places: Float[np.ndarray, "exact dim"] | None
-    log_constant: float
-    power: float
-    engine: str
-    given: Given
-    batches: tuple[Observations, ...]
+# By the kind that `to_plain` notes: how each is made again. A posterior around others reads them by the second argument.
+KINDS: dict[str, Callable[[dict[str, Any], list[np.ndarray], Reader], Posterior]] = {
+    SinglePosterior.kind: lambda plain, arrays, read: SinglePosterior.from_plain(plain, arrays),
+    PosteriorWithHabits.kind: PosteriorWithHabits.from_plain,
+}
 
 
-def to_plain_parts(parts: Parts, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
-    """JSON of the parts; their arrays are appended to `arrays`."""
-
-    def keep(array: Any) -> Any:
-        return to_plain(None if array is None else np.asarray(array), arrays)
-
-    sites = parts["rows"]
-    plain = {
-        "model": to_plain(parts["model"], arrays),
-        "times": keep(parts["times"]),
-        "offsets": keep(sites.layout.offsets),
-        "place": keep(sites.place),
-        "value": keep(sites.value),
-        "precision": keep(sites.precision),
-        "weights": keep(parts["weights"]),
-        "exact_places": keep(parts["exact_places"]),
-        "log_constant": parts["log_constant"],
-        "power": parts["power"],
-        "engine": parts["engine"],
-        "row_numbers": keep(parts["given"].row),
-        "unexplained": keep(parts["given"].unexplained if np.any(parts["given"].unexplained) else None),
-        "num_given": parts["given"].num_rows,
-        "rows": None,
-    }
-    if with_rows and parts["batches"]:
-        data = concatenate_observations(parts["batches"])
-        plain["rows"] = {
-            "times": keep(data.row_times),
-            "places": keep(data.row_places),
-            "empty_times": keep(np.setdiff1d(data.times, data.row_times)),
-            **{name: keep(getattr(data, name)) for name in ROW_COLUMNS},
-        }
-    return plain
-
-
-def from_plain_parts(plain: dict[str, Any], arrays: list[np.ndarray]) -> Parts:
-    """The parts that `to_plain_parts` was given; ValueError where they are not there."""
+def read_posterior(plain: dict[str, Any], arrays: list[np.ndarray]) -> Posterior:
+    """The posterior whose `to_plain` this is; ValueError where it is none that weft knows."""
     require_float64()
+    # Version 0.1 knew no other kind and did not say so.
+    kind = plain.get("kind", SinglePosterior.kind)
+    if kind not in KINDS:
+        raise ValueError(f"it holds a posterior of the kind {kind!r}, which this weft does not know")
     try:
-        model = from_plain(plain["model"], arrays)
-        if not isinstance(model, Model):
-            raise ValueError("it has no model")
-        place, value, precision = (from_plain(plain[name], arrays) for name in ("place", "value", "precision"))
-        numbers, unexplained = (from_plain(plain[name], arrays) for name in ("row_numbers", "unexplained"))
-        given = Given(numbers, np.zeros(len(value)) if unexplained is None else unexplained, int(plain["num_given"]))
-        return Parts(
-            model=model,
-            times=from_plain(plain["times"], arrays),
-            rows=Rows(Layout(from_plain(plain["offsets"], arrays)), place, value, precision),
-            weights=from_plain(plain["weights"], arrays),
-            exact_places=from_plain(plain["exact_places"], arrays),
-            log_constant=float(plain["log_constant"]),
-            power=float(plain["power"]),
-            engine=str(plain["engine"]),
-            given=given,
-            batches=() if plain["rows"] is None else (_read_rows(plain["rows"], arrays),),
-        )
+        return KINDS[kind](plain, arrays, read_posterior)
     except (KeyError, TypeError) as error:
         raise ValueError(f"a part of the posterior is missing or of the wrong kind ({error})") from error
-
-
-def _read_rows(plain: dict[str, Any], arrays: list[np.ndarray]) -> Observations:
-    part = {name: from_plain(item, arrays) for name, item in plain.items()}
-    empty = part["empty_times"]
-
-    def padded(name: str, filler: float) -> np.ndarray | None:
-        return None if part[name] is None else np.concatenate([part[name], np.full(len(empty), filler)])
-
-    return Observations(
-        np.concatenate([part["times"], empty]),
-        np.concatenate([part["places"], np.repeat(part["places"][:1], len(empty), axis=0)]),
-        padded("values", np.nan),
-        noise_variance=padded("noise_variance", 1.0),
-        exposure=padded("exposure", 1.0),
-        trials=padded("trials", 1.0),
-    )

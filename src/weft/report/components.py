@@ -7,7 +7,7 @@ from jaxtyping import Float
 from weft.data.scaling import Scaling
 from weft.estimator import SpaceTimeGP
 from weft.estimator.building import COVARIATES
-from weft.estimator.fitted import PLACES, Fitted
+from weft.estimator.fitted import Fitted
 from weft.estimator.summary import describe_noise, short_number
 from weft.kernels import Columns, Kernel, OnSphere, Scaled
 from weft.report.content import Component, Figure, ParameterLine
@@ -28,11 +28,9 @@ def shares_of_variance(fitted: Fitted, rows: SeenRows, most: int) -> dict[str, f
     translation = fitted.translation
     parts = fitted.posterior.components(some.times, translation.places(some.measured))
     found = {
-        name: float(np.var(part.mean) + np.mean(part.variance)) for name, part in zip(fitted.names, parts, strict=False)
+        name: float(np.var(part.mean) + np.mean(part.variance))
+        for name, part in zip(fitted.all_names, parts, strict=True)
     }
-    if fitted.offsets is not None:
-        mean, variance = fitted.offsets.at(translation.places(some.measured))
-        found[PLACES] = float(np.var(mean) + np.mean(variance))
     noise = describe_noise(fitted.model, translation)
     if noise is not None:
         own = translation.extras(some.measured).get("noise_variance")
@@ -64,7 +62,7 @@ def describe_parameters(gp: SpaceTimeGP) -> tuple[ParameterLine, ...]:
     fitted, units = gp.fitted_, _f_units(gp)
     lines = []
     for number, part in enumerate(fitted.components()):
-        path = "" if part["name"] == PLACES else f"kernel.components[{number}]"
+        path = f"kernel.components[{number}]" if part["name"] in fitted.names else ""
         lines.append(
             ParameterLine(
                 part["name"], "standard deviation", short_number(part["sd"]), units, path and f"{path}.variance"

@@ -33,25 +33,26 @@ def gp(table) -> weft.SpaceTimeGP:
 
 
 def test_levels_are_found_and_shrunk(gp, table):
-    offsets, scale = gp.fitted_.offsets, gp.translation_.target.scale
-    assert scale * np.sqrt(offsets.prior_variance) == pytest.approx(LEVEL_SD, rel=0.3)
+    (levels,) = gp.posterior_.habits()
+    scale = gp.translation_.target.scale
+    assert scale * levels.spread == pytest.approx(LEVEL_SD, rel=0.3)
     places = table.drop_duplicates("place")
-    found = gp.translation_.scaling.forward({name: places[name].to_numpy() for name in ("x", "y")})
-    mean, variance = offsets.at(found)
+    asked = gp.translation_.scaling.forward({name: places[name].to_numpy() for name in ("x", "y")})
+    # Habits come last among the components.
+    mean, variance = gp.posterior_.components(np.zeros(PLACES), asked)[-1]
     many = (places["place"] != 7).to_numpy()
     truth = places["level"].to_numpy()
     # The field has its share in the mean of all levels and in what of them is smooth.
     assert np.corrcoef(mean[many], truth[many])[0, 1] > 0.97
     assert np.all(variance[many] < 0.1 * variance[~many])
-    assert variance[~many] < offsets.prior_variance
-    # By the definition: a mean of n shrunk by n / (n + within / between).
-    left = np.asarray(gp.posterior_.batches[0].values) + gp.fitted_.offsets.at(gp.posterior_.batches[0].row_places)[0]
-    assert_allclose(gp.translation_.target.inverse(left), table["value"].to_numpy()[gp.posterior_.batches[0].row])
+    assert variance[~many] < levels.spread**2
+    (seen,) = gp.posterior_.batches
+    assert_allclose(gp.translation_.target.inverse(np.asarray(seen.values)), table["value"].to_numpy()[seen.row])
 
 
 def test_they_help_where_seen_and_widen_where_not(gp, table):
     plain = weft.SpaceTimeGP(**ARGUMENTS, pseudo_points=4, place_offsets=False).fit(table)
-    assert plain.fitted_.offsets is None
+    assert plain.posterior_.habits() == ()
     ours, theirs = (
         each.cross_validate(table, by="random", folds=2).query("fold == 'all' and model == 'weft'").set_index("score")
         for each in (gp, plain)
@@ -89,4 +90,4 @@ def test_they_are_kept_and_updated(gp, table, tmp_path):
 
 def test_a_pseudo_point_at_every_place_needs_none(table):
     few = table[table["place"] < 9]
-    assert weft.SpaceTimeGP(**ARGUMENTS | {"max_iterations": 1}).fit(few).fitted_.offsets is None
+    assert weft.SpaceTimeGP(**ARGUMENTS | {"max_iterations": 1}).fit(few).posterior_.habits() == ()

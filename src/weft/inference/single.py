@@ -1,0 +1,332 @@
+# SPDX-License-Identifier: MIT
+"""The posterior of one model: at any time and place, past or future, by one pass of an engine."""
+
+import functools
+from collections.abc import Iterator
+from typing import Any, ClassVar, final
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
+from weft.data.layout import Layout
+from weft.data.observations import Observations, distinct_rows
+from weft.engines.base import Engine, Moments
+from weft.engines.choose import choose_engine
+from weft.inference import joint
+from weft.inference.approximate import find_sites
+from weft.inference.filtering import FilterRun, Kept, run_filter, starting
+from weft.inference.merge import Given, concatenate_observations, merge_given, merge_rows
+from weft.inference.parts import Parts, from_plain_parts, to_plain_parts
+from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
+from weft.inference.prediction import Emission, Marginals
+from weft.inference.prior import bases_of, chain_at, make_prior, num_pseudo
+from weft.inference.queries import Question, blocks_of_rows, checked_rows, checked_sums
+from weft.inference.sites import check_power, check_problem, gaussian_sites, rows_of
+from weft.likelihoods import Gaussian, RowExtras
+from weft.model import Model
+from weft.state_space.chain import Chain, Queries, Rows
+from weft.state_space.features import Basis
+
+
+def condition(model: Model, data: Observations, *, power: float = 0.0, engine: str = "auto") -> "SinglePosterior":
+    """The posterior of `model` given `data`; `power` as in `log_evidence`."""
+    require_float64()
+    check_power(power)
+    check_problem(model, data)
+    return _condition(model, data, data.row, data.grouping.num_given, power, engine)
+
+
+def _condition(
+    model: Model, data: Observations, row: Int[np.ndarray, " row"], count: int, power: float, engine: str
+) -> "SinglePosterior":
+    """The posterior; `row` numbers the rows present, of the `count` given."""
+    prior = make_prior(model, data)
+    sites = find_sites(model, data, prior, power=power, engine=choose_engine(engine))
+    return SinglePosterior(
+        model,
+        data.times,
+        rows_of(data, sites),
+        prior.weights,
+        exact_places=data.places if model.pseudo_points is None else None,
+        log_constant=float(sites.log_constant),
+        power=power,
+        engine=engine,
+        given=Given(row, np.asarray(prior.unexplained), count),
+        batches=(data,),
+    )
+
+
+@final
+class SinglePosterior(Posterior):
+    """One model's answers.
+
+    It holds what answering needs and no more: the model, the times, a Gaussian site for each row, the weights of the distinct places,
+    and, of an exact model, the places themselves, which are its pseudo-points. Values only, so that it can be copied and sent: the
+    engine is looked up by its name when it is needed.
+    """
+
+    kind: ClassVar[str] = "single"
+
+    def __init__(
+        self,
+        model: Model,
+        times: Float[np.ndarray, " time"],
+        rows: Rows,
+        weights: Float[AnyArray, "place bottleneck"],
+        *,
+        exact_places: Float[np.ndarray, "exact dim"] | None,
+        log_constant: float,
+        power: float,
+        engine: str,
+        given: Given,
+        batches: tuple[Observations, ...] = (),
+        kept: tuple[Kept, ...] = (),
+    ):
+        self._model = model
+        self._times = times
+        self._batches = batches
+        self.rows = rows
+        self.weights = weights
+        self.exact_places = exact_places
+        self.log_constant = log_constant
+        self.power = power
+        self.engine = engine
+        self.given = given
+        self._kept = kept
+
+    @property
+    def model(self) -> Model:
+        return self._model
+
+    @property
+    def times(self) -> Float[np.ndarray, " time"]:
+        return self._times
+
+    @property
+    def batches(self) -> tuple[Observations, ...]:
+        return self._batches
+
+    @property
+    def num_columns(self) -> int:
+        return self.basis_places.shape[1]
+
+    @property
+    def basis_places(self) -> Float[AnyArray, "place dim"]:
+        points = self.exact_places if self.model.pseudo_points is None else self.model.pseudo_points
+        assert points is not None
+        return points[0] if isinstance(points, tuple) else points
+
+    @property
+    def log_evidence(self) -> float:
+        return self._run.last.log_normaliser + self.log_constant
+
+    @property
+    def steps_run(self) -> int:
+        """How many times of the series the filter walked over to make this posterior from the one before it."""
+        return self._run.steps_run
+
+    def habits(self) -> tuple[OwnOfPlaces, ...]:
+        return ()
+
+    @property
+    def _engine(self) -> Engine:
+        return choose_engine(self.engine)
+
+    @functools.cached_property
+    def _run(self) -> FilterRun:
+        return run_filter(
+            self._engine, self.model, self._num_pseudo, self.times, self.weights, self.rows, kept=self._kept
+        )
+
+    @functools.cached_property
+    def _bases(self) -> tuple[Basis, ...]:
+        return bases_of(self.model, self.basis_places)
+
+    @functools.cached_property
+    def _num_pseudo(self) -> tuple[int, ...]:
+        return num_pseudo(self.model.components, self._bases, self.basis_places)
+
+    def marginals(self, times: ArrayLike, places: ArrayLike) -> Marginals:
+        return self._totals(times, places, filtered=False)
+
+    def fitted_values(self) -> Float[np.ndarray, " row"]:
+        chain = chain_at(self.model, self._num_pseudo, self.times)
+        asked = Queries(self.rows.layout, self.rows.place, self.weights)
+        return np.asarray(self._engine.moments(chain, self.weights, self.rows, asked).mean).sum(axis=1)
+
+    def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
+        return self._totals(times, places, filtered=True)
+
+    def components(self, times: ArrayLike, places: ArrayLike) -> tuple[Marginals, ...]:
+        times, places = checked_rows(times, places, self.num_columns)
+        mean, variance = np.empty((2, len(self.model.components), len(times)))
+        for block, asked, moments in self._moments(times, places, filtered=False):
+            mean[:, block] = asked.in_order(np.asarray(moments.mean)).T
+            variance[:, block] = (asked.in_order(np.asarray(moments.variance)) + asked.unexplained).T
+        return tuple(Marginals(*each) for each in zip(mean, variance, strict=True))
+
+    def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
+        times, places = checked_rows(times, places, self.num_columns)
+        return self._sums(times, places, np.eye(len(times)))[1]
+
+    def aggregate(self, times: ArrayLike, places: ArrayLike, weights: ArrayLike) -> Marginals:
+        times, places = checked_rows(times, places, self.num_columns)
+        weights = checked_sums(weights, len(times))
+        mean, covariance = self._sums(times, places, np.atleast_2d(weights).T)
+        variance = np.diagonal(covariance).copy()
+        return Marginals(mean, variance) if weights.ndim == 2 else Marginals(*np.stack([mean, variance])[:, 0])
+
+    def sample(
+        self, times: ArrayLike, places: ArrayLike, *, num: int = 1, seed: int = 0
+    ) -> Float[np.ndarray, "draw query"]:
+        """Exact draws, by Matheron's rule."""
+        times, places = checked_rows(times, places, self.num_columns)
+        require_whole("num", num, 1)
+        require_whole("seed", seed, 0)
+        if len(times) == 0:
+            return np.empty((num, 0))
+        asked = self._ask(times, places)
+        residual = joint.Residual(self.model, asked, distinct_rows(places)[0])
+        draws = joint.draws(self._engine, self.weights, asked, residual, num, np.random.default_rng(seed))
+        return np.ascontiguousarray(asked.in_order(draws).T)
+
+    def one_step_ahead(self) -> OneStepAhead:
+        if not isinstance(self.model.likelihood, Gaussian):
+            raise TypeError(
+                f"one-step-ahead residuals need a Gaussian likelihood; the model's is {type(self.model.likelihood).__name__}"
+            )
+        # Each time stands twice: first asked about, without its rows, then, a step of length zero later, with them.
+        chain = chain_at(self.model, self._num_pseudo, self.times)
+        steps = np.zeros(2 * len(self.times), dtype=np.int32)
+        steps[::2] = chain.step_number
+        offsets = self.rows.layout.offsets
+        twice = Chain(chain.components, steps)
+        asked = Queries(Layout(np.repeat(offsets, 2)[1:]), self.rows.place, self.weights)
+        rows = Rows(Layout(np.repeat(offsets, 2)[:-1]), self.rows.place, self.rows.value, self.rows.precision)
+        moments = self._engine.moments(twice, self.weights, rows, asked, filtered=True)
+        residual = np.asarray(self.rows.value) - np.asarray(moments.mean).sum(axis=1)
+        # A site's variance holds the share `power` of what pseudo-points leave unexplained; the difference has all of it.
+        rest = (1 - self.power) * self.given.unexplained
+        variance = np.asarray(moments.total_variance) + 1 / np.asarray(self.rows.precision) + rest
+        return OneStepAhead(self.given.row, residual, variance)
+
+    def emission(self, times: ArrayLike, places: ArrayLike, extra: RowExtras) -> Emission:
+        return Emission(self.model.likelihood, extra)
+
+    def update(self, more: Observations) -> "SinglePosterior":
+        check_problem(self.model, more)
+        row_times = np.repeat(self.times, self.rows.layout.counts)
+        if self._needs_all_rows(more):
+            if not self.batches:
+                raise ValueError(
+                    "this update needs the rows seen before, and the posterior was saved without them; save it with rows=True"
+                )
+            added = Given(more.row, np.zeros(more.num_rows), more.grouping.num_given)
+            given = merge_given(row_times, self.given, more.row_times, added)
+            everything = concatenate_observations((*self.batches, more))
+            return _condition(self.model, everything, given.row, given.num_rows, self.power, self.engine)
+        new_weights, unexplained = self._weights_of(more)
+        sites = gaussian_sites(self.model, more, unexplained, power=self.power)
+        added = Given(more.row, np.asarray(unexplained), more.grouping.num_given)
+        times, rows, weights, first_touched = merge_rows(
+            (self.times, self.rows, self.weights), (more.times, rows_of(more, sites), new_weights)
+        )
+        untouched = tuple(kept for kept in self._run.kept if kept.time < first_touched)
+        return SinglePosterior(
+            self.model,
+            times,
+            rows,
+            weights,
+            exact_places=self.exact_places,
+            log_constant=self.log_constant + float(sites.log_constant),
+            power=self.power,
+            engine=self.engine,
+            given=merge_given(row_times, self.given, more.row_times, added),
+            batches=(*self.batches, more) if self.batches else (),
+            kept=untouched,
+        )
+
+    def given_only(self, data: Observations) -> "SinglePosterior":
+        return condition(self.model, data, power=self.power, engine=self.engine)
+
+    def to_plain(self, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+        parts = Parts(
+            model=self.model,
+            times=self.times,
+            rows=self.rows,
+            weights=self.weights,
+            exact_places=self.exact_places,
+            log_constant=self.log_constant,
+            power=self.power,
+            engine=self.engine,
+            given=self.given,
+            batches=self.batches,
+        )
+        return {"kind": self.kind, **to_plain_parts(parts, arrays, with_rows=with_rows)}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any], arrays: list[np.ndarray]) -> "SinglePosterior":
+        return cls(**from_plain_parts(plain, arrays))
+
+    def _needs_all_rows(self, more: Observations) -> bool:
+        if not isinstance(self.model.likelihood, Gaussian):
+            return True
+        if self.exact_places is None:
+            return False
+        together, _ = distinct_rows(np.concatenate([self.exact_places, more.places]))
+        return len(together) > len(self.exact_places)
+
+    def _weights_of(self, more: Observations) -> tuple[Float[AnyArray, "place bottleneck"], Float[AnyArray, " row"]]:
+        """Weights of the places of `more`, and the variance unexplained at its rows."""
+        if self.exact_places is None:
+            prior = make_prior(self.model, more)
+            return prior.weights, prior.unexplained
+        # The places are pseudo-points, each found again by sorting both sets together; the first weights are theirs.
+        _, number = distinct_rows(np.concatenate([self.exact_places, more.places]))
+        own = np.empty(len(self.exact_places), dtype=np.int64)
+        own[number[: len(own)]] = np.arange(len(own))
+        return np.asarray(self.weights)[own[number[len(own) :]]], np.zeros(more.num_rows)
+
+    def _ask(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Question:
+        """The rows asked about as a question; from the last state on where all lie in the future."""
+        if times.min() > self.times[-1]:
+            nothing = Rows(Layout(np.zeros(2)), np.zeros(0, dtype=np.int32), np.zeros(0), np.zeros(0))
+            question = Question(self.model, self._bases, self.times[-1:], nothing, times, places)
+            question.chain = starting(question.chain, self._run.last.state)
+            return question
+        return Question(self.model, self._bases, self.times, self.rows, times, places)
+
+    def _totals(self, times: ArrayLike, places: ArrayLike, *, filtered: bool) -> Marginals:
+        times, places = checked_rows(times, places, self.num_columns)
+        mean, variance = np.empty((2, len(times)))
+        for block, asked, moments in self._moments(times, places, filtered=filtered):
+            mean[block] = asked.in_order(np.asarray(moments.mean).sum(axis=1))
+            variance[block] = asked.in_order(np.asarray(moments.total_variance)) + asked.unexplained.sum(axis=1)
+        return Marginals(mean, variance)
+
+    def _moments(
+        self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"], *, filtered: bool
+    ) -> Iterator[tuple[Int[np.ndarray, " block"], Question, Moments]]:
+        """Row numbers, question and answer of each block of the rows asked about."""
+        for block in blocks_of_rows(places, self.weights.shape[1]):
+            asked = self._ask(times[block], places[block])
+            yield (
+                block,
+                asked,
+                self._engine.moments(asked.chain, self.weights, asked.rows, asked.queries, filtered=filtered),
+            )
+
+    def _sums(
+        self,
+        times: Float[np.ndarray, " query"],
+        places: Float[np.ndarray, "query dim"],
+        sums: Float[np.ndarray, "query sum"],
+    ) -> tuple[Float[np.ndarray, " sum"], Float[np.ndarray, "sum sum"]]:
+        if len(times) == 0:
+            return np.zeros(sums.shape[1]), np.zeros((sums.shape[1], sums.shape[1]))
+        # Not from the last state on: the covariance walks need the stationary prior.
+        asked = Question(self.model, self._bases, self.times, self.rows, times, places)
+        residual = joint.Residual(self.model, asked, distinct_rows(places)[0])
+        mean = sums.T @ self.marginals(times, places).mean
+        return mean, joint.sums_covariance(self._engine, self.weights, asked, residual, asked.by_query(sums))

@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: MIT
+"""A posterior around a posterior: the field inside knows nothing of places' habits, the one outside takes them off and adds them.
+
+Habits are found by turns with the field, and taken as independent of it once found.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, final
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.arrays import AnyArray, ArrayLike
+from weft.data.observations import Observations
+from weft.inference.habits import FINDERS, HABITS, Habit
+from weft.inference.habits.base import Places, Times
+from weft.inference.merge import concatenate_observations
+from weft.inference.plain import from_plain, to_plain
+from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
+from weft.inference.prediction import Emission, Marginals
+from weft.inference.queries import checked_rows, checked_sums
+from weft.likelihoods import RowExtras
+from weft.model import Model
+
+__all__ = ["PosteriorWithHabits", "find_habits", "tell", "with_habits"]
+
+
+def find_habits(names: Iterable[str], field: Posterior, data: Observations, num_space: int) -> tuple[Habit, ...]:
+    """Those of the habits called `names` that `data` show beside `field`, which has seen just them."""
+    found = (FINDERS[name](field, data, num_space) for name in names)
+    return tuple(habit for habit in found if habit is not None)
+
+
+def tell(habits: Iterable[Habit], data: Observations) -> Observations:
+    """What a field without habits learns of these rows."""
+    for habit in habits:
+        data = habit.told(data)
+    return data
+
+
+def with_habits(
+    condition: Callable[[Observations], Posterior], data: Observations, habits: tuple[Habit, ...]
+) -> Posterior:
+    """The posterior given `data` with these habits; where there are none, the field itself."""
+    field = condition(tell(habits, data))
+    return PosteriorWithHabits(field, habits) if habits else field
+
+
+@final
+class PosteriorWithHabits(Posterior):
+    """A field's answers, with what places have of their own.
+
+    `field` has been told the rows less the habits; the log evidence is the field's, given the habits.
+    """
+
+    kind: ClassVar[str] = "with habits"
+
+    def __init__(self, field: Posterior, habits: tuple[Habit, ...]):
+        self._field = field
+        self._habits = habits
+
+    @property
+    def model(self) -> Model:
+        return self._field.model
+
+    @property
+    def times(self) -> Float[np.ndarray, " time"]:
+        return self._field.times
+
+    @property
+    def num_columns(self) -> int:
+        return self._field.num_columns
+
+    @property
+    def basis_places(self) -> Float[AnyArray, "place dim"]:
+        return self._field.basis_places
+
+    @property
+    def log_evidence(self) -> float:
+        return self._field.log_evidence
+
+    @property
+    def batches(self) -> tuple[Observations, ...]:
+        return tuple(self._untell(batch) for batch in self._field.batches)
+
+    def habits(self) -> tuple[OwnOfPlaces, ...]:
+        return tuple(habit.describe() for habit in self._habits)
+
+    def marginals(self, times: ArrayLike, places: ArrayLike) -> Marginals:
+        times, places, asked = self._asked(times, places)
+        return self._with_effects(self._field.marginals(asked, places), times, places)
+
+    def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
+        """As of the field; habits are those that all rows show."""
+        times, places, asked = self._asked(times, places)
+        return self._with_effects(self._field.filtered(asked, places), times, places)
+
+    def components(self, times: ArrayLike, places: ArrayLike) -> tuple[Marginals, ...]:
+        times, places, asked = self._asked(times, places)
+        return (*self._field.components(asked, places), *(habit.effect(times, places) for habit in self._adding))
+
+    def fitted_values(self) -> Float[np.ndarray, " row"]:
+        rows = concatenate_observations(self._field.batches)
+        return self._with_effects(
+            Marginals(self._field.fitted_values(), np.zeros(rows.num_rows)), rows.row_times, rows.row_places
+        ).mean
+
+    def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
+        times, places, asked = self._asked(times, places)
+        return self._field.covariance(asked, places) + self._on_sums(times, places, np.eye(len(times)))[1]
+
+    def aggregate(self, times: ArrayLike, places: ArrayLike, weights: ArrayLike) -> Marginals:
+        times, places, asked = self._asked(times, places)
+        weights = checked_sums(weights, len(times))
+        mean, variance = self._field.aggregate(asked, places, weights)
+        more, covariance = self._on_sums(times, places, np.atleast_2d(weights).T)
+        shape = weights.shape[:-1]
+        return Marginals(mean + more.reshape(shape), variance + np.diagonal(covariance).reshape(shape))
+
+    def sample(
+        self, times: ArrayLike, places: ArrayLike, *, num: int = 1, seed: int = 0
+    ) -> Float[np.ndarray, "draw query"]:
+        times, places, asked = self._asked(times, places)
+        draws = self._field.sample(asked, places, num=num, seed=seed)
+        # Streams of their own, beside the field's [seed] and the noise's [seed, 1].
+        for number, habit in enumerate(self._adding, start=2):
+            draws = draws + habit.effect_draws(times, places, num, np.random.default_rng([seed, number]))
+        return draws
+
+    def one_step_ahead(self) -> OneStepAhead:
+        """As of the field; habits are those that all rows show."""
+        return self._field.one_step_ahead()
+
+    def emission(self, times: ArrayLike, places: ArrayLike, extra: RowExtras) -> Emission:
+        times, places, asked = self._asked(times, places)
+        own = [habit.noise_variance(times, places) for habit in self._habits]
+        found = [variance for variance in own if variance is not None]
+        if found:
+            given = np.zeros(len(times)) if extra.noise_variance is None else np.asarray(extra.noise_variance)
+            extra = RowExtras(extra.exposure, extra.trials, np.sum([given, *found], axis=0))
+        return self._field.emission(asked, places, extra)
+
+    def update(self, more: Observations) -> "PosteriorWithHabits":
+        """Habits stay as they are."""
+        return PosteriorWithHabits(self._field.update(tell(self._habits, more)), self._habits)
+
+    def given_only(self, data: Observations) -> Posterior:
+        """One turn of two: a field that knows the former habits, the habits it leaves, and the field once more."""
+        field = self._field.given_only(tell(self._habits, data))
+        habits = tuple(
+            habit.again(field, tell((other for other in self._habits if other is not habit), data))
+            for habit in self._habits
+        )
+        return with_habits(self._field.given_only, data, habits)
+
+    def to_plain(self, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "field": self._field.to_plain(arrays, with_rows=with_rows),
+            "habits": [
+                {
+                    "name": habit.name,
+                    "parts": {name: to_plain(value, arrays) for name, value in habit.to_plain().items()},
+                }
+                for habit in self._habits
+            ],
+        }
+
+    @classmethod
+    def from_plain(
+        cls,
+        plain: dict[str, Any],
+        arrays: list[np.ndarray],
+        read: Callable[[dict[str, Any], list[np.ndarray]], Posterior],
+    ) -> "PosteriorWithHabits":
+        habits = []
+        for stored in plain["habits"]:
+            if stored["name"] not in HABITS:
+                raise ValueError(f"its places have a habit {stored['name']!r}, which this weft does not know")
+            parts = {name: from_plain(value, arrays) for name, value in stored["parts"].items()}
+            habits.append(HABITS[stored["name"]].from_plain(parts))
+        return cls(read(plain["field"], arrays), tuple(habits))
+
+    def _untell(self, data: Observations) -> Observations:
+        for habit in reversed(self._habits):
+            data = habit.untold(data)
+        return data
+
+    def _asked(self, times: ArrayLike, places: ArrayLike) -> tuple[Times, Places, Times]:
+        """Times and places asked about, and the times at which the field is asked."""
+        times, places = checked_rows(times, places, self.num_columns)
+        asked = times
+        for habit in self._habits:
+            asked = habit.asked(asked, places)
+        return times, places, asked
+
+    @property
+    def _adding(self) -> tuple[Habit, ...]:
+        return tuple(habit for habit in self._habits if habit.adds_to_f)
+
+    def _with_effects(self, field: Marginals, times: Times, places: Places) -> Marginals:
+        mean, variance = field
+        for habit in self._adding:
+            more = habit.effect(times, places)
+            mean, variance = mean + more.mean, variance + more.variance
+        return Marginals(mean, variance)
+
+    def _on_sums(
+        self, times: Times, places: Places, sums: Float[np.ndarray, "query sum"]
+    ) -> tuple[Float[np.ndarray, " sum"], Float[np.ndarray, "sum sum"]]:
+        mean, covariance = np.zeros(sums.shape[1]), np.zeros((sums.shape[1], sums.shape[1]))
+        for habit in self._adding:
+            more = habit.effect_on_sums(times, places, sums)
+            mean, covariance = mean + more[0], covariance + more[1]
+        return mean, covariance

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: MIT
+"""Levels of places around a field, against dense Gaussian algebra of both together."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+import weft
+from tests.problems import sum_separable
+from weft.inference.habits.level import Level
+from weft.inference.with_habits import PosteriorWithHabits, find_habits, tell, with_habits
+
+TIMES = np.array([5.5, -1.0, 0.3, 1.5, 2.0, 4.2])
+
+
+@pytest.fixture(scope="module")
+def twin():
+    return sum_separable()
+
+
+@pytest.fixture(scope="module")
+def level(twin):
+    """Levels of the first four places of the data; the others have none yet."""
+    places = twin.data.places[:4]
+    return Level(places, np.array([0.7, -0.4, 0.2, 1.1]), np.array([0.05, 0.02, 0.11, 0.3]), 0.6, 0.25)
+
+
+@pytest.fixture(scope="module")
+def asked(twin):
+    """The second place three times, the first once, one that has no level, and one that was never seen."""
+    places = twin.data.places
+    return np.stack([places[1], places[1], places[0], places[5], places[1], places[0] + 0.123])
+
+
+@pytest.fixture(scope="module")
+def posterior(twin, level):
+    return with_habits(lambda data: weft.condition(twin.model, data), twin.data, (level,))
+
+
+@pytest.fixture(scope="module")
+def field(twin, level):
+    return weft.condition(twin.model, tell((level,), twin.data))
+
+
+MEAN = np.array([-0.4, -0.4, 0.7, 0.0, -0.4, 0.0])
+VARIANCE = np.array([0.02, 0.02, 0.05, 0.6, 0.02, 0.6])
+SAME = np.array([0, 0, 1, 2, 0, 3])[:, None] == np.array([0, 0, 1, 2, 0, 3])
+
+
+def test_what_goes_in_comes_out_again(twin, posterior, level):
+    (seen,) = posterior.batches
+    assert_allclose(seen.values, twin.data.values, rtol=1e-14)
+    told = tell((level,), twin.data)
+    place = twin.data.grouping.place_of_row
+    effect = np.concatenate([level.mean, np.zeros(len(twin.data.places) - 4)])
+    assert_allclose(told.values, np.asarray(twin.data.values) - effect[place])
+
+
+@pytest.mark.parametrize("question", ["marginals", "filtered"])
+def test_levels_add_to_mean_and_variance(posterior, field, asked, question):
+    found, without = (getattr(each, question)(TIMES, asked) for each in (posterior, field))
+    assert_allclose(found.mean, without.mean + MEAN)
+    assert_allclose(found.variance, without.variance + VARIANCE)
+
+
+def test_levels_are_the_last_component(posterior, field, asked):
+    *others, own = posterior.components(TIMES, asked)
+    assert_array_equal(np.array(others), np.array(field.components(TIMES, asked)))
+    assert_allclose(own, [MEAN, VARIANCE])
+
+
+def test_rows_of_a_place_share_its_level(posterior, field, asked):
+    covariance = field.covariance(TIMES, asked) + np.where(SAME, VARIANCE, 0.0)
+    assert_allclose(posterior.covariance(TIMES, asked), covariance)
+    weights = np.array([[0.5, -0.1, 0.3, 0.2, 0.7, 1.0], [0.1, 0.2, 0.3, -0.4, 0.5, 0.6]])
+    mean, variance = posterior.aggregate(TIMES, asked, weights)
+    assert_allclose(mean, weights @ posterior.marginals(TIMES, asked).mean)
+    assert_allclose(variance, np.diagonal(weights @ covariance @ weights.T))
+    assert_allclose(posterior.aggregate(TIMES, asked, weights[1]), [mean[1], variance[1]])
+    draws = posterior.sample(TIMES, asked, num=4000, seed=2)
+    # Four standard errors of 4000 draws.
+    assert_allclose(np.cov(draws.T), covariance, atol=4 * covariance.max() * np.sqrt(2 / 4000))
+
+
+def test_an_observation_has_level_and_noise(posterior, field, asked):
+    found, without = (each.predict(TIMES, asked, noise_variance=0.3) for each in (posterior, field))
+    assert_allclose(found.variance, without.variance + VARIANCE)
+    assert_allclose(found.quantile(0.5), without.mean + MEAN)
+
+
+def test_the_rest_is_the_fields(posterior, field, asked, level):
+    assert posterior.log_evidence == field.log_evidence
+    assert posterior.num_columns == 2
+    assert_array_equal(posterior.times, field.times)
+    assert_array_equal(posterior.one_step_ahead().residual, field.one_step_ahead().residual)
+    (own,) = posterior.habits()
+    assert own.name == "level"
+    assert_allclose(own.sd**2, level.variance)
+    (data,) = posterior.batches
+    assert_allclose(posterior.fitted_values(), posterior.marginals(data.row_times, data.row_places).mean, rtol=1e-9)
+
+
+def test_more_rows_are_told_less_their_levels(twin, posterior, asked):
+    more = weft.Observations(TIMES, asked, np.array([0.4, 1.2, -0.3, 0.8, 0.1, 2.0]), noise_variance=0.2)
+    at_once = weft.Observations(
+        np.concatenate([twin.data.row_times, TIMES]),
+        np.concatenate([twin.data.row_places, asked]),
+        np.concatenate([twin.data.values, [0.4, 1.2, -0.3, 0.8, 0.1, 2.0]]),
+        noise_variance=np.concatenate([twin.data.noise_variance, np.full(6, 0.2)]),
+    )
+    updated = posterior.update(more)
+    level = posterior._habits[0]
+    expected = with_habits(lambda data: weft.condition(twin.model, data), at_once, (level,))
+    assert_allclose(updated.marginals(TIMES, asked), expected.marginals(TIMES, asked), rtol=1e-9)
+    assert len(updated.batches) == 2
+
+
+def test_given_other_rows_levels_are_found_anew(twin, posterior, level):
+    """By the definition: the mean of what the field leaves at a place, shrunk by n / (n + within / between)."""
+    found = posterior.given_only(twin.data)
+    field = weft.condition(twin.model, tell((level,), twin.data))
+    left = np.asarray(twin.data.values) - field.fitted_values()
+    (own,) = found.habits()
+    for number, place in enumerate(own.places):
+        mine = np.all(twin.data.row_places == place, axis=1)
+        count = mine.sum()
+        assert_allclose(own.value[number], left[mine].mean() * count / (count + 0.25 / 0.6))
+        assert_allclose(own.sd[number] ** 2, 1 / (1 / 0.6 + count / 0.25))
+
+
+@pytest.mark.parametrize("rows", [False, True])
+def test_a_file_gives_the_same_bits(posterior, asked, tmp_path, rows):
+    posterior.save(tmp_path / "model.weft", rows=rows)
+    loaded = weft.load(tmp_path / "model.weft")
+    assert isinstance(loaded, PosteriorWithHabits)
+    assert_array_equal(loaded.marginals(TIMES, asked), posterior.marginals(TIMES, asked))
+    assert_array_equal(loaded.sample(TIMES, asked, num=2, seed=3), posterior.sample(TIMES, asked, num=2, seed=3))
+    assert len(loaded.batches) == int(rows)
+
+
+def test_where_nothing_is_found_the_field_answers_itself(twin):
+    exact = sum_separable(exact=True)
+    field = weft.condition(exact.model, exact.data)
+    assert find_habits(("level",), field, exact.data, 2) == ()
+    assert with_habits(lambda data: field, exact.data, ()) is field
