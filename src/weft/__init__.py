@@ -44,6 +44,7 @@ _HOMES = {
         "ZeroInflatedPoisson",
     ),
     "weft.model": ("ConstantMean", "LinearMean", "Model"),
+    "weft.engines.base": ("Engine",),
     "weft.data.observations": ("Observations",),
     "weft.inference.evidence": ("log_evidence",),
     "weft.loading": ("load",),

@@ -10,6 +10,7 @@ import numpy as np
 import threadpoolctl
 
 from weft.data.layout import Layout
+from weft.engines.base import shape_of_chain
 from weft.engines.choose import choose_engine
 from weft.kernels import Matern12, Matern32, Matern52
 from weft.kernels.base import Kernel
@@ -84,12 +85,12 @@ def compare(num_latent: int, num_pseudo: int, num_rows: int, seed: int, repeats:
 
 def engine_seconds(num_latent: int, step: Step, repeats: Repeats) -> float:
     """One step of the engine, its prediction to the next time and a share of the call's cost included."""
-    engine = choose_engine("auto")
     num_rows, num_pseudo = step.weights.shape
     layout = Layout(np.arange(NUM_STEPS + 1) * num_rows)
     place = np.tile(np.arange(num_rows), NUM_STEPS)
     rows = Rows(layout, place, np.tile(step.values, NUM_STEPS), np.tile(1 / step.noise, NUM_STEPS))
     chain = make_chain(num_latent, num_pseudo, NUM_STEPS)
+    engine = choose_engine("auto", shape_of_chain(chain, step.weights, layout))
     return least_seconds(lambda: engine.last_state(chain, step.weights, rows), repeats).processor_seconds / NUM_STEPS
 
 

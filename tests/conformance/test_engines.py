@@ -2,7 +2,6 @@
 """One suite for all engines: the same values, gradients and answers, whichever runs."""
 
 import dataclasses
-import functools
 
 import jax
 import jax.numpy as jnp
@@ -15,23 +14,17 @@ from numpy.testing import assert_allclose
 from tests.engines import chains
 from tests.oracles import chain as oracle
 from weft.data.layout import Layout
-from weft.engines import cpu, parallel, scan
-from weft.engines.cpu import series
+from weft.engines.cpu import CpuEngine, Limits
+from weft.engines.parallel import ParallelEngine
+from weft.engines.scan import ScanEngine
 from weft.state_space.chain import Queries
 
+SCAN = ScanEngine()
+ONE_END = CpuEngine(Limits(threads=1))
+# However small the series, from both ends if it can be turned around.
+BOTH_ENDS = CpuEngine(Limits(threads=2, seconds_for_two=-1e6))
 # The reference comes first.
-ENGINES = {
-    "scan": scan.log_normaliser,
-    "parallel": parallel.log_normaliser,
-    "cpu": functools.partial(cpu.log_normaliser, threads=1),
-    "cpu from both ends": functools.partial(cpu.log_normaliser, threads=2),
-}
-
-
-@pytest.fixture(autouse=True)
-def always_both_ends(monkeypatch):
-    """However small the series, two threads start from both ends if it can be turned around."""
-    monkeypatch.setattr(series, "SECONDS_FOR_TWO", -1e6)
+ENGINES = {"scan": SCAN, "parallel": ParallelEngine(), "cpu": ONE_END, "cpu from both ends": BOTH_ENDS}
 
 
 def many_rows():
@@ -88,9 +81,9 @@ def test_values_and_gradients_agree(name):
     dense = CASES[name]()
     arguments = jax.tree.map(jnp.asarray, chains.for_engine(dense))
     found = {
-        engine: jax.value_and_grad(lambda a, f=function: f(*a), allow_int=True)(arguments)
-        for engine, function in ENGINES.items()
-        if engine != "parallel" or name not in SLOW_IN_PARALLEL
+        called: jax.value_and_grad(lambda a, engine=engine: engine.log_normaliser(*a), allow_int=True)(arguments)
+        for called, engine in ENGINES.items()
+        if called != "parallel" or name not in SLOW_IN_PARALLEL
     }
     expected, (of_chain, of_weights, of_rows) = found["scan"]
     for engine, (value, (chain, weights, rows)) in found.items():
@@ -118,7 +111,7 @@ def test_both_ends_agree_along_lengthscales_of_a_long_series():
     moved = chains.matern(1, 30.0 + 1e-30j, np.array([0.0, 1.0, 2.5]), 2)
     slopes = []
     for engine in ("scan", "cpu", "cpu from both ends"):
-        chain = jax.grad(lambda a, f=ENGINES[engine]: f(*a), allow_int=True)(arguments)[0]
+        chain = jax.grad(lambda a, e=ENGINES[engine]: e.log_normaliser(*a), allow_int=True)(arguments)[0]
         slopes.append(
             sum(
                 np.sum(np.asarray(getattr(chain.components[0], name)) * getattr(moved, name).imag / 1e-30)
@@ -140,15 +133,15 @@ def test_answers_agree(name):
         jnp.asarray(rng.normal(size=(3, chain.num_bottleneck))),
     )
     draws = jnp.asarray(rng.normal(size=(len(dense.value), 3)))
-    others = (cpu,) if name in SLOW_IN_PARALLEL else (cpu, parallel)
+    others = (BOTH_ENDS,) if name in SLOW_IN_PARALLEL else (BOTH_ENDS, ParallelEngine())
     for filtered in (False, True):
-        expected = scan.moments(chain, weights, rows, queries, filtered=filtered)
+        expected = SCAN.moments(chain, weights, rows, queries, filtered=filtered)
         for engine in others:
             found = engine.moments(chain, weights, rows, queries, filtered=filtered)
             for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
                 assert_allclose(one, other, rtol=1e-8, atol=1e-10)
-    expected = scan.means(chain, weights, rows, draws, queries)
-    state, total = scan.last_state(chain, weights, rows)
+    expected = SCAN.means(chain, weights, rows, draws, queries)
+    state, total = SCAN.last_state(chain, weights, rows)
     for engine in others:
         assert_allclose(engine.means(chain, weights, rows, draws, queries), expected, rtol=1e-8, atol=1e-10)
         found, share = engine.last_state(chain, weights, rows)
@@ -189,16 +182,11 @@ def test_any_shape_equals_dense(dense):
     expected = oracle.log_normaliser(dense)
     # The dense matrix loses a digit for each power of ten of precision times variance.
     tolerance = max(1e-9, 1e-13 * dense.precision.max(initial=0.0) * 10)
-    series.SECONDS_FOR_TWO, before = -1e6, series.SECONDS_FOR_TWO
-    try:
-        for threads in (1, 2):
-            found = cpu.log_normaliser(*arguments, threads=threads)
-            assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
-    finally:
-        series.SECONDS_FOR_TWO = before
+    for engine in (ONE_END, BOTH_ENDS):
+        assert_allclose(engine.log_normaliser(*arguments), expected, rtol=tolerance, atol=tolerance)
     mean, _ = oracle.posterior(dense)
     spread = oracle.row_weights(dense.offsets, dense.place, dense.weights, dense.weights.shape[1])
     chain, weights, rows = jax.tree.map(jnp.asarray, arguments)
-    slope = jax.grad(lambda r: cpu.log_normaliser(chain, weights, r, threads=1), allow_int=True)(rows).value
+    slope = jax.grad(lambda r: ONE_END.log_normaliser(chain, weights, r), allow_int=True)(rows).value
     residual = dense.precision * (dense.value - spread @ mean)
     assert_allclose(slope, -residual, rtol=1e-7, atol=100 * tolerance * scaled(dense.precision))

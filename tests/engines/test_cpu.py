@@ -12,29 +12,27 @@ from numpy.testing import assert_allclose
 from tests.engines import chains
 from tests.oracles import chain as oracle
 from weft.data.layout import Layout
-from weft.engines import cpu
-from weft.engines.cpu import draw_sweeps, ends, problem, series, sweeps
+from weft.engines.cpu import CpuEngine, Limits, ends, problem, series
 from weft.state_space.chain import Queries
 
+ONE_END = CpuEngine(Limits(threads=1))
+# However small the series, from both ends if it can be turned around.
+BOTH_ENDS = CpuEngine(Limits(threads=2, seconds_for_two=-1e3))
+NO_MEMORY = Limits(threads=1, whole_bytes=0, segment_bytes=0)
 
-@pytest.fixture
-def both_ends(monkeypatch):
-    """However small the series, start from both ends if it can be turned around."""
-    monkeypatch.setattr(series, "SECONDS_FOR_TWO", -1e3)
 
-
-def gradient(dense, threads):
+def gradient(dense, engine):
     """The gradient in (chain, weights, rows), as NumPy."""
     arguments = jax.tree.map(jnp.asarray, chains.for_engine(dense))
-    return jax.grad(lambda a: cpu.log_normaliser(*a, threads=threads), allow_int=True)(arguments)
+    return jax.grad(lambda a: engine.log_normaliser(*a), allow_int=True)(arguments)
 
 
 def symmetric(array):
     return (array + np.swapaxes(array, -1, -2)) / 2
 
 
-def assert_gradient(dense, threads=1, rtol=1e-8):
-    of_chain, of_weights, of_rows = gradient(dense, threads)
+def assert_gradient(dense, rtol=1e-8):
+    of_chain, of_weights, of_rows = gradient(dense, ONE_END)
     for number, part in enumerate(of_chain.components):
         for name in ("transition", "process_noise", "initial", "readout"):
             expected = oracle.gradient_in(dense, name, number)
@@ -51,27 +49,25 @@ def assert_gradient(dense, threads=1, rtol=1e-8):
 
 def test_value_and_every_gradient_equal_dense():
     dense = chains.ragged()
-    assert_allclose(cpu.log_normaliser(*chains.for_engine(dense)), oracle.log_normaliser(dense), rtol=1e-10)
+    assert_allclose(CpuEngine().log_normaliser(*chains.for_engine(dense)), oracle.log_normaliser(dense), rtol=1e-10)
     assert_gradient(dense)
 
 
-def test_short_segments_are_filtered_again_to_the_same_gradient(monkeypatch):
+def test_short_segments_are_filtered_again_to_the_same_gradient():
     """With no memory to keep anything, checkpoints and recomputed segments give the very same numbers."""
     dense = chains.ragged(4)
-    whole = gradient(dense, 1)
-    monkeypatch.setattr(sweeps, "WHOLE_BUDGET", 0)
-    monkeypatch.setattr(sweeps, "SEGMENT_BUDGET", 0)
-    for one, other in zip(jax.tree.leaves(gradient(dense, 1)), jax.tree.leaves(whole), strict=True):
+    whole = gradient(dense, ONE_END)
+    for one, other in zip(jax.tree.leaves(gradient(dense, CpuEngine(NO_MEMORY))), jax.tree.leaves(whole), strict=True):
         assert one.dtype == other.dtype
         if one.dtype != jax.dtypes.float0:
             assert_allclose(one, other, rtol=1e-14)
 
 
-def test_slices_do_not_change_the_numbers(monkeypatch):
+def test_slices_do_not_change_the_numbers():
     dense = chains.ragged(5)
-    whole = gradient(dense, 1)
-    monkeypatch.setattr(sweeps, "SECONDS_PER_SLICE", 1e-9)
-    assert_allclose(gradient(dense, 1)[1], whole[1], rtol=1e-14)
+    whole = gradient(dense, ONE_END)
+    sliced = gradient(dense, CpuEngine(Limits(threads=1, slice_seconds=1e-9)))
+    assert_allclose(sliced[1], whole[1], rtol=1e-14)
 
 
 @pytest.mark.parametrize("shape", ["one place", "one pseudo-point", "no rows", "one time"])
@@ -83,7 +79,9 @@ def test_corners(shape):
         "no rows": lambda: chains.with_rows(rng, [chains.random_part(rng, 2, 3, 2)], [0, 0, 0], 2),
         "one time": lambda: chains.with_rows(rng, [chains.random_part(rng, 2, 3, 2)], [4], 2),
     }[shape]()
-    assert_allclose(cpu.log_normaliser(*chains.for_engine(dense)), oracle.log_normaliser(dense), rtol=1e-10, atol=1e-12)
+    assert_allclose(
+        CpuEngine().log_normaliser(*chains.for_engine(dense)), oracle.log_normaliser(dense), rtol=1e-10, atol=1e-12
+    )
     assert_gradient(dense)
 
 
@@ -93,7 +91,7 @@ def test_many_rows_at_few_places(precision):
     rng = np.random.default_rng(8)
     parts = [chains.random_part(rng, 2, 3, 2), chains.random_part(rng, 1, 4, 2)]
     dense = chains.with_rows(rng, parts, [12, 3, 22], 4, precision=(0.5 * precision, 2 * precision))
-    found = cpu.log_normaliser(*chains.for_engine(dense))
+    found = CpuEngine().log_normaliser(*chains.for_engine(dense))
     # A covariance has an error of 1e-16 of the prior's, which is a share 1e-16 * precision of the noise.
     assert_allclose(found, oracle.log_normaliser_in_many_digits(dense), rtol=max(1e-11, 1e-16 * precision))
 
@@ -116,19 +114,19 @@ def test_a_second_derivative_is_refused():
     chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(chains.stationary()))
 
     def value(v):
-        return cpu.log_normaliser(chain, weights, dataclasses.replace(rows, value=v))
+        return CpuEngine().log_normaliser(chain, weights, dataclasses.replace(rows, value=v))
 
     with pytest.raises(TypeError, match=r"differentiated once only.*engine='scan'"):
         jax.hessian(value)(rows.value)
 
 
-def test_both_ends_give_the_same_value_and_gradient_along_parameters(both_ends):
+def test_both_ends_give_the_same_value_and_gradient_along_parameters():
     """Matrix by matrix the gradient is that of another function; along the kernels' parameters it is the same."""
     at = np.array([2.0, 0.7, 1.3, 0.6])
     dense = chains.stationary()
-    assert series.split_point(problem.make_problem(*chains.for_engine(dense)), 2) is not None
-    assert_allclose(cpu.log_normaliser(*chains.for_engine(dense), threads=2), oracle.log_normaliser(dense), rtol=1e-11)
-    found, alone = gradient(dense, 2), gradient(dense, 1)
+    assert series.split_point(problem.make_problem(*chains.for_engine(dense)), BOTH_ENDS.limits) is not None
+    assert_allclose(BOTH_ENDS.log_normaliser(*chains.for_engine(dense)), oracle.log_normaliser(dense), rtol=1e-11)
+    found, alone = gradient(dense, BOTH_ENDS), gradient(dense, ONE_END)
     for direction in range(4):
         moved = at.astype(complex)
         moved[direction] += 1e-30j
@@ -145,7 +143,7 @@ def test_both_ends_give_the_same_value_and_gradient_along_parameters(both_ends):
     assert_allclose(found[2].precision, alone[2].precision, rtol=1e-9, atol=1e-12)
 
 
-def test_ends_that_would_lose_digits_do_not_meet(both_ends, monkeypatch):
+def test_ends_that_would_lose_digits_do_not_meet(monkeypatch):
     """A component that never changes, seen very often from both sides: one end takes over, and the value stays right."""
     rng = np.random.default_rng(9)
     steps = np.array([0.0, 1.0])
@@ -153,29 +151,27 @@ def test_ends_that_would_lose_digits_do_not_meet(both_ends, monkeypatch):
     dense = chains.with_rows(rng, [constant], [6] * 12, 5, precision=(1e4, 1e5), step_number=np.array([0] + [1] * 11))
     meetings = []
     monkeypatch.setattr(series, "meet", lambda *sides: meetings.append(ends.meet(*sides)))
-    found = cpu.log_normaliser(*chains.for_engine(dense), threads=2)
+    found = BOTH_ENDS.log_normaliser(*chains.for_engine(dense))
     monkeypatch.undo()
     assert meetings == [None]
     assert_allclose(found, oracle.log_normaliser(dense), rtol=1e-9)
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("engine", [ONE_END, BOTH_ENDS])
 @pytest.mark.parametrize("filtered", [False, True])
-def test_moments_equal_dense(both_ends, threads, filtered):
+def test_moments_equal_dense(engine, filtered):
     rng = np.random.default_rng(3)
     dense = chains.stationary()
     counts = [1, 0, 2, 0, 9, 3, 0, 1, 0, 2]
     offsets, place, weights = np.concatenate([[0], np.cumsum(counts)]), rng.integers(0, 4, 18), rng.normal(size=(4, 5))
-    found = cpu.moments(
-        *chains.for_engine(dense), Queries(Layout(offsets), place, weights), filtered=filtered, threads=threads
-    )
+    found = engine.moments(*chains.for_engine(dense), Queries(Layout(offsets), place, weights), filtered=filtered)
     mean, variance, total = oracle.answers(dense, offsets, place, weights, filtered)
     assert_allclose(found.mean, mean, rtol=1e-9, atol=1e-12)
     assert_allclose(found.variance, variance, rtol=1e-9)
     assert_allclose(found.total_variance, total, rtol=1e-9)
 
 
-def test_means_of_many_draws_equal_one_by_one(monkeypatch):
+def test_means_of_many_draws_equal_one_by_one():
     """Fewer rows than bottleneck, more, none; precise repeated rows; in pieces of memory and of draws."""
     rng = np.random.default_rng(12)
     dense = chains.ragged(6)
@@ -191,14 +187,11 @@ def test_means_of_many_draws_equal_one_by_one(monkeypatch):
         oracle.answers(dataclasses.replace(dense, value=draw), offsets, place, weights)[0].sum(axis=1)
         for draw in values.T
     ]
-    found = cpu.means(chain, of_places, rows, values, queries)
+    found = CpuEngine().means(chain, of_places, rows, values, queries)
     # As above: a precision of 1e6 costs six digits of the covariance.
     assert_allclose(found, np.transpose(expected), rtol=1e-8, atol=1e-8)
-    monkeypatch.setattr(sweeps, "WHOLE_BUDGET", 0)
-    monkeypatch.setattr(sweeps, "SEGMENT_BUDGET", 0)
-    monkeypatch.setattr(draw_sweeps, "MOST_DRAWS_AT_ONCE", 2)
-    monkeypatch.setattr(sweeps, "SECONDS_PER_SLICE", 1e-9)
-    assert_allclose(cpu.means(chain, of_places, rows, values, queries), found, rtol=1e-12, atol=1e-12)
+    in_pieces = CpuEngine(dataclasses.replace(NO_MEMORY, draws_at_once=2, slice_seconds=1e-9))
+    assert_allclose(in_pieces.means(chain, of_places, rows, values, queries), found, rtol=1e-12, atol=1e-12)
 
 
 def test_a_series_goes_on_from_its_last_state():
@@ -214,7 +207,7 @@ def test_a_series_goes_on_from_its_last_state():
         value=dense.value[:row],
         precision=dense.precision[:row],
     )
-    state, share = cpu.last_state(*chains.for_engine(first))
+    state, share = CpuEngine().last_state(*chains.for_engine(first))
     move, noise = (
         oracle.block_diagonal(
             [np.kron(getattr(part, name)[dense.step_number[cut]], np.eye(part.num_pseudo)) for part in dense.parts]
@@ -231,7 +224,7 @@ def test_a_series_goes_on_from_its_last_state():
         precision=dense.precision[row:],
         start=start,
     )
-    rest = cpu.log_normaliser(*chains.for_engine(second))
+    rest = CpuEngine().log_normaliser(*chains.for_engine(second))
     assert_allclose(share + rest, oracle.log_normaliser(dense), rtol=1e-11)
     assert_allclose(rest, oracle.log_normaliser(second), rtol=1e-10)
     assert_gradient(second)

@@ -22,8 +22,7 @@ from numpy.testing import assert_allclose
 
 from tests.engines import chains
 from tests.oracles import chain as oracle
-from weft.engines import cpu
-from weft.engines.cpu import compiled, interrupts, series, threads
+from weft.engines.cpu import CpuEngine, FilterFailure, Limits, compiled, interrupts, threads
 from weft.state_space.chain import Rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -31,7 +30,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 def function_of_values(dense):
     chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(dense))
-    return lambda value: cpu.log_normaliser(chain, weights, Rows(rows.layout, rows.place, value, rows.precision))
+    return lambda value: CpuEngine().log_normaliser(
+        chain, weights, Rows(rows.layout, rows.place, value, rows.precision)
+    )
 
 
 def blas_threads():
@@ -49,8 +50,8 @@ def with_transition(dense, number):
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 def test_numbers_that_are_not_finite_are_named(number):
-    with pytest.raises(cpu.FilterFailure, match="transition of component 1 is not finite at time step 3"):
-        cpu.log_normaliser(*chains.for_engine(with_transition(chains.stationary(), number)))
+    with pytest.raises(FilterFailure, match="transition of component 1 is not finite at time step 3"):
+        CpuEngine().log_normaliser(*chains.for_engine(with_transition(chains.stationary(), number)))
 
 
 def test_a_failed_factorisation_names_its_time_step():
@@ -61,9 +62,9 @@ def test_a_failed_factorisation_names_its_time_step():
     noise[1] = -50 * np.eye(len(noise[1]))
     broken = dataclasses.replace(dense, parts=(dense.parts[0], dataclasses.replace(part, process_noise=noise)))
     for threads_used in (1, 2):
-        with pytest.raises(cpu.FilterFailure, match=r"time step \d+ of 10 .*process noise"):
-            cpu.log_normaliser(*chains.for_engine(broken), threads=threads_used)
-    with pytest.raises(cpu.FilterFailure, match="time step"):
+        with pytest.raises(FilterFailure, match=r"time step \d+ of 10 .*process noise"):
+            CpuEngine(Limits(threads=threads_used)).log_normaliser(*chains.for_engine(broken))
+    with pytest.raises(FilterFailure, match="time step"):
         jax.grad(function_of_values(broken))(jnp.asarray(dense.value))
     before = blas_threads()
     logging.disable(logging.ERROR)  # JAX logs what a callback raised
@@ -78,14 +79,14 @@ def test_a_failed_factorisation_names_its_time_step():
 def test_negative_precision_and_wrong_shapes_are_refused():
     dense = chains.ragged()
     chain, weights, rows = chains.for_engine(dense)
-    with pytest.raises(cpu.FilterFailure, match="precisions that are negative"):
-        cpu.log_normaliser(chain, weights, Rows(rows.layout, rows.place, rows.value, -rows.precision))
+    with pytest.raises(FilterFailure, match="precisions that are negative"):
+        CpuEngine().log_normaliser(chain, weights, Rows(rows.layout, rows.place, rows.value, -rows.precision))
     with pytest.raises(ValueError, match="weights must be"):
-        cpu.log_normaliser(chain, weights[:, 1:], rows)
+        CpuEngine().log_normaliser(chain, weights[:, 1:], rows)
     with pytest.raises(ValueError, match="places must lie in"):
-        cpu.log_normaliser(chain, weights[:3], rows)
+        CpuEngine().log_normaliser(chain, weights[:3], rows)
     with pytest.raises(ValueError, match="threads must be 1 or more"):
-        cpu.log_normaliser(chain, weights, rows, threads=0)
+        Limits(threads=0)
 
 
 def test_a_row_of_no_precision_still_has_a_gradient():
@@ -94,9 +95,7 @@ def test_a_row_of_no_precision_still_has_a_gradient():
     precision[[2, 7, 20]] = 0.0
     dense = dataclasses.replace(dense, precision=precision)
     chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(dense))
-    found = jax.grad(
-        lambda p: cpu.log_normaliser(chain, weights, Rows(rows.layout, rows.place, rows.value, p), threads=1)
-    )
+    found = jax.grad(lambda p: CpuEngine().log_normaliser(chain, weights, Rows(rows.layout, rows.place, rows.value, p)))
     expected = np.empty(3)
     for k, row in enumerate((2, 7, 20)):
         for_row = []
@@ -126,7 +125,7 @@ MANY_CALLS = """
     import jax, jax.numpy as jnp, numpy as np, threading, threadpoolctl
     jax.config.update("jax_enable_x64", True)
     from tests.engines import chains
-    from weft.engines import cpu
+    from weft.engines.cpu import CpuEngine
     from weft.state_space.chain import Rows
 
     rng = np.random.default_rng(0)
@@ -134,7 +133,7 @@ MANY_CALLS = """
     dense = chains.with_rows(rng, [part], [1, 1], 2, step_number=np.array([0, 1]))
     chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(dense))
     call = jax.jit(
-        jax.value_and_grad(lambda v: cpu.log_normaliser(chain, weights, Rows(rows.layout, rows.place, v, rows.precision)))
+        jax.value_and_grad(lambda v: CpuEngine().log_normaliser(chain, weights, Rows(rows.layout, rows.place, v, rows.precision)))
     )
     blas_threads = lambda: [library["num_threads"] for library in threadpoolctl.threadpool_info()]
     first, before, alive = float(call(rows.value)[0]), blas_threads(), threading.active_count()
@@ -199,14 +198,14 @@ def test_blas_threads_are_held_and_put_back():
 
 def worker_value(queue, seed):
     """What a worker process computes: with NumPy alone, since JAX itself does not survive a fork."""
-    queue.put(cpu.last_state(*chains.for_engine(chains.stationary(seed)))[1])
+    queue.put(CpuEngine().last_state(*chains.for_engine(chains.stationary(seed)))[1])
 
 
 @pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning", "ignore:This process:DeprecationWarning")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_worker_processes(method):
     dense = chains.stationary(5)
-    expected = float(cpu.log_normaliser(*chains.for_engine(dense)))
+    expected = float(CpuEngine().log_normaliser(*chains.for_engine(dense)))
     context = multiprocessing.get_context(method)
     queue = context.Queue()
     worker = context.Process(target=worker_value, args=(queue, 5))
@@ -223,7 +222,7 @@ LONG_CALL = """
     import jax, jax.numpy as jnp, numpy as np, threading, time
     jax.config.update("jax_enable_x64", True)
     from tests.engines import chains
-    from weft.engines import cpu
+    from weft.engines.cpu import CpuEngine
     from weft.state_space.chain import Rows
 
     rng = np.random.default_rng(0)
@@ -232,10 +231,10 @@ LONG_CALL = """
     numbers[0] = 0
     dense = chains.with_rows(rng, [chains.matern(1, 7.0, np.array([0.0, 1.0]), 200)], [10] * count, 20, step_number=numbers)
     chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(dense))
-    cpu.log_normaliser(*chains.for_engine(chains.stationary()))
+    CpuEngine().log_normaliser(*chains.for_engine(chains.stationary()))
 
     def value(v):
-        return cpu.log_normaliser(chain, weights, Rows(rows.layout, rows.place, v, rows.precision))
+        return CpuEngine().log_normaliser(chain, weights, Rows(rows.layout, rows.place, v, rows.precision))
 
     # Two calls in one compiled function: JAX runs them on threads of its own.
     call = {"eager": jax.grad(value), "jit": jax.jit(jax.grad(value)), "threads": jax.jit(lambda v: value(v) + value(2 * v))}

@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 import weft
 from tests.oracles import variational
 from tests.problems import sum_separable
-from weft.engines.choose import choose_engine
+from weft.engines.choose import named_engine
 from weft.inference import conjugate_vi
 from weft.inference.conjugate_vi import search_sites
 from weft.inference.prior import make_prior
@@ -131,7 +131,7 @@ def test_gradient_equals_differences_of_the_dense_bound_at_its_optimum(name):
 def test_one_step_is_exact_for_a_gaussian_likelihood_and_equals_the_closed_form():
     twin = sum_separable()
     model, data = twin.model, twin.data
-    prior, engine = make_prior(model, data), choose_engine("cpu")
+    prior, engine = make_prior(model, data), named_engine("cpu")
     rng = np.random.default_rng(4)
     far = Sites(
         jnp.asarray(rng.normal(size=data.num_rows)), jnp.asarray(rng.uniform(0.1, 3, data.num_rows)), jnp.zeros(())
@@ -170,7 +170,7 @@ def test_the_bound_never_falls_and_few_calls_suffice():
     ):
         kernel, points, *columns = series(draw)
         model, data = weft.Model(kernel, likelihood, points), weft.Observations(*columns)
-        found = search_sites(likelihood, data, make_prior(model, data), choose_engine("cpu"))
+        found = search_sites(likelihood, data, make_prior(model, data), named_engine("cpu"))
         assert found.converged
         assert found.engine_calls <= 15
         assert np.all(np.diff(found.bounds) >= -1e-9)
@@ -190,7 +190,7 @@ def test_heavy_tails_with_outliers_converge_with_positive_precisions():
 
     kernel, points, *columns = series(draw)
     model, data = weft.Model(kernel, StudentT(0.2, 2.0), points), weft.Observations(*columns)
-    found = search_sites(model.likelihood, data, make_prior(model, data), choose_engine("cpu"))
+    found = search_sites(model.likelihood, data, make_prior(model, data), named_engine("cpu"))
     assert found.converged
     assert found.floored >= 10
     assert np.all(np.asarray(found.sites.precision) > 0)
@@ -347,7 +347,7 @@ def test_a_likelihood_of_ones_own():
 def test_a_failing_step_is_halved(monkeypatch):
     kernel, points, *columns = series(lambda rng, f: rng.poisson(np.exp(f)))
     model, data = weft.Model(kernel, Poisson(), points), weft.Observations(*columns)
-    prior, engine = make_prior(model, data), choose_engine("cpu")
+    prior, engine = make_prior(model, data), named_engine("cpu")
     expected = search_sites(Poisson(), data, prior, engine)
     original = conjugate_vi._Problem.evaluate
     calls = []

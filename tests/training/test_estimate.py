@@ -12,8 +12,17 @@ import pytest
 
 import weft
 from tests.training.problem import two_components
+from weft.data.layout import Layout
+from weft.engines.base import Shape
+from weft.engines.choose import named_engine
 from weft.training import estimate as estimating
-from weft.training.estimate import Shape, memory_needed, shape_of
+from weft.training.estimate import memory_needed, shape_of
+
+
+def even_shape(num_times, num_rows, num_places, num_bottleneck, num_latent):
+    """As many rows at every time."""
+    return Shape(Layout(num_rows * np.arange(num_times + 1)), num_places, num_bottleneck, num_latent * num_bottleneck)
+
 
 MEASURED = """
     import json, pathlib
@@ -55,14 +64,14 @@ def test_memory_is_within_thirty_percent(sizes):
     code = textwrap.dedent(MEASURED).format(times=times, rows=rows, places=places, pseudo=pseudo)
     output = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
     measured = json.loads(output.splitlines()[-1])
-    shape = Shape(times, times * rows, min(places, times * rows), pseudo, 3 * pseudo, rows)
-    assert abs(memory_needed(shape, "cpu") - measured) < 0.3 * measured
+    shape = even_shape(times, rows, min(places, times * rows), pseudo, 3)
+    assert abs(memory_needed(shape, named_engine("cpu")) - measured) < 0.3 * measured
 
 
 def test_shape_counts_components_features_and_the_mean():
     model, data = two_components()
     shape = shape_of(model, data)
-    assert shape == Shape(len(data.times), data.num_rows, 11, 5 + 7, 2 * 5 + 7, int(data.grouping.layout.counts.max()))
+    assert shape == Shape(data.grouping.layout, 11, 5 + 7, 2 * 5 + 7)
     trend = weft.Separable(space=weft.Linear([1.0, 2.0]), time=weft.Matern32(5.0))
     with_trend = weft.Model(model.kernel + trend, model.likelihood, None, weft.ConstantMean())
     # Every place for both components, two features of the trend with two latent dimensions each, one for the constant.
@@ -71,13 +80,15 @@ def test_shape_counts_components_features_and_the_mean():
 
 
 def test_memory_grows_as_the_engines_say():
-    small, long, wide = (Shape(t, 50 * t, 50, q, 3 * q, 50) for t, q in ((10_000, 50), (40_000, 50), (10_000, 200)))
-    for engine, growth in (("scan", 2.0), ("parallel", 4.0)):
+    small, long, wide = (even_shape(t, 50, 50, q, 3) for t, q in ((10_000, 50), (40_000, 50), (10_000, 200)))
+    cpu = named_engine("cpu")
+    for name, growth in (("scan", 2.0), ("parallel", 4.0)):
+        engine = named_engine(name)
         rows = 8 * 22 * 50
         ratio = (memory_needed(long, engine) - rows * 40_000) / (memory_needed(small, engine) - rows * 10_000)
         assert growth * 0.85 < ratio < growth * 1.05
-    assert memory_needed(wide, "cpu") > 1.5 * memory_needed(small, "cpu")
-    assert memory_needed(small, "cpu", gradient=False) < 0.5 * memory_needed(small, "cpu")
+    assert memory_needed(wide, cpu) > 1.5 * memory_needed(small, cpu)
+    assert memory_needed(small, cpu, gradient=False) < 0.5 * memory_needed(small, cpu)
 
 
 def test_estimate_of_a_small_problem():

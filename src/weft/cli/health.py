@@ -20,6 +20,7 @@ def examine() -> tuple[dict[str, Any], list[str]]:
     """What there is, and sentences on what is wrong with it."""
     import jax
 
+    from weft.engines.choose import engine_names
     from weft.engines.cpu.compiled import cache_folder
     from weft.engines.cpu.threads import available_threads
 
@@ -28,7 +29,7 @@ def examine() -> tuple[dict[str, Any], list[str]]:
     if folder is None:
         problems.append("no cache folder can be written, so the cpu engine is compiled anew in every process")
     engines: dict[str, str] = {}
-    for name in ("cpu", "scan", "parallel"):
+    for name in engine_names()[1:]:
         started = time.perf_counter()
         try:
             error = _self_test(name)

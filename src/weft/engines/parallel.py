@@ -5,18 +5,20 @@ Depth O(log T), work O(T state^3), memory O(T state^2). Filtering follows Särkk
 Bayesian smoothers"); smoothing composes the affine maps of the adjoint recursion instead, which solves nothing.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from weft.arrays import AnyArray
 from weft.engines import scan
-from weft.engines.base import Moments
+from weft.engines.base import Cost, Engine, Moments, Shape, filter_flops
 from weft.engines.scan import Slot, Update
-from weft.engines.schedule import Schedule, make_schedule
+from weft.engines.schedule import Schedule, make_schedule, slots_for
 from weft.state_space.chain import Chain, Queries, Rows, State
 
 
@@ -38,58 +40,73 @@ class AdjointMap(NamedTuple):
     precision: Float[Array, "... state state"]
 
 
-@eqx.filter_jit
-def log_normaliser(chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows) -> Float[Array, ""]:
-    """See `Engine`."""
-    schedule = make_schedule(rows.layout, None, chain.num_bottleneck, False)
-    _, _, updates = run_filter(chain, read_slots(chain, weights, rows, schedule))
-    return jnp.sum(jax.vmap(scan.log_factor)(updates))
+@dataclasses.dataclass(frozen=True)
+class ParallelEngine(Engine):
+    """All times at once; see the module."""
 
+    @property
+    def name(self) -> str:
+        return "parallel"
 
-@eqx.filter_jit
-def moments(
-    chain: Chain,
-    weights: Float[AnyArray, "place bottleneck"],
-    rows: Rows,
-    queries: Queries,
-    *,
-    filtered: bool = False,
-) -> Moments:
-    """See `Engine`."""
-    schedule = make_schedule(rows.layout, queries.layout, chain.num_bottleneck, False)
-    slots = read_slots(chain, weights, rows, schedule)
-    predicted, after, updates = run_filter(chain, slots)
-    if filtered:
-        bottleneck = jax.vmap(lambda state: scan.read_bottleneck(chain, state))(after)
-    else:
-        adjoint = run_adjoint(chain, slots.step, updates)
-        bottleneck = jax.vmap(lambda state, later: scan.smooth_bottleneck(chain, state, later))(predicted, adjoint)
-    asked = queries.weights[jnp.asarray(queries.place)[schedule.queries]]
-    answers = jax.vmap(lambda state, rows: scan.project(chain, state, rows))(bottleneck, asked)
-    mean, variance, total_variance = (answer[None] for answer in answers)
-    return scan.gather_answers(schedule, (mean, variance, total_variance))
+    def cost(self, shape: Shape, *, gradient: bool = True) -> Cost:
+        """See `Engine`. Every slot is joined with others about twice; a join solves and multiplies whole states."""
+        size, bottleneck = shape.num_state, shape.num_bottleneck
+        num_slots, width = slots_for(shape.layout, bottleneck)
+        flops = num_slots * (40.0 * size**3 + float(filter_flops(np.array([width]), size, bottleneck)[0]) / 3)
+        kept = num_slots * 8 * (3 * size**2 + 3 * width * size + 2 * width**2)
+        return Cost(3 * flops, 2 * kept) if gradient else Cost(flops, kept)
 
+    @eqx.filter_jit
+    def log_normaliser(
+        self, chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
+    ) -> Float[Array, ""]:
+        """See `Engine`."""
+        return self.last_state(chain, weights, rows)[1]
 
-@eqx.filter_jit
-def means(
-    chain: Chain,
-    weights: Float[AnyArray, "place bottleneck"],
-    rows: Rows,
-    values: Float[AnyArray, "row draw"],
-    queries: Queries,
-) -> Float[Array, "query draw"]:
-    """See `Engine`."""
-    return scan.means_through(moments, chain, weights, rows, values, queries)
+    @eqx.filter_jit
+    def moments(
+        self,
+        chain: Chain,
+        weights: Float[AnyArray, "place bottleneck"],
+        rows: Rows,
+        queries: Queries,
+        *,
+        filtered: bool = False,
+    ) -> Moments:
+        """See `Engine`."""
+        schedule = make_schedule(rows.layout, queries.layout, chain.num_bottleneck, False)
+        slots = read_slots(chain, weights, rows, schedule)
+        predicted, after, updates = run_filter(chain, slots)
+        if filtered:
+            bottleneck = jax.vmap(lambda state: scan.read_bottleneck(chain, state))(after)
+        else:
+            adjoint = run_adjoint(chain, slots.step, updates)
+            bottleneck = jax.vmap(lambda state, later: scan.smooth_bottleneck(chain, state, later))(predicted, adjoint)
+        asked = queries.weights[jnp.asarray(queries.place)[schedule.queries]]
+        answers = jax.vmap(lambda state, rows: scan.project(chain, state, rows))(bottleneck, asked)
+        mean, variance, total_variance = (answer[None] for answer in answers)
+        return scan.gather_answers(schedule, (mean, variance, total_variance))
 
+    @eqx.filter_jit
+    def means(
+        self,
+        chain: Chain,
+        weights: Float[AnyArray, "place bottleneck"],
+        rows: Rows,
+        values: Float[AnyArray, "row draw"],
+        queries: Queries,
+    ) -> Float[Array, "query draw"]:
+        """See `Engine`."""
+        return scan.means_by_draw(self, chain, weights, rows, values, queries)
 
-@eqx.filter_jit
-def last_state(
-    chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
-) -> tuple[State, Float[Array, ""]]:
-    """See `Engine`."""
-    schedule = make_schedule(rows.layout, None, chain.num_bottleneck, False)
-    _, after, updates = run_filter(chain, read_slots(chain, weights, rows, schedule))
-    return jax.tree.map(lambda array: array[-1], after), jnp.sum(jax.vmap(scan.log_factor)(updates))
+    @eqx.filter_jit
+    def last_state(
+        self, chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
+    ) -> tuple[State, Float[Array, ""]]:
+        """See `Engine`."""
+        schedule = make_schedule(rows.layout, None, chain.num_bottleneck, False)
+        _, after, updates = run_filter(chain, read_slots(chain, weights, rows, schedule))
+        return jax.tree.map(lambda array: array[-1], after), jnp.sum(jax.vmap(scan.log_factor)(updates))
 
 
 def read_slots(chain: Chain, weights: Array, rows: Rows, schedule: Schedule) -> Slot:
@@ -161,7 +178,7 @@ def join(first: Leap, second: Leap) -> Leap:
 
 
 def run_adjoint(chain: Chain, step: Int[Array, " slot"], updates: Update) -> State:
-    """Lam and Lam of every slot, before its update."""
+    """The pair lam, Lam of every slot, before its update."""
     size = chain.num_state
     before_update = jax.vmap(lambda update: update_map(chain, update))(updates)
     maps = jax.vmap(lambda each, number: then_predict(chain, each, number))(before_update, step)

@@ -5,7 +5,7 @@ Readable first; it is also the path to accelerators when the state is large. Not
 covariance: the only matrix factored is I + E P E', never smaller than the identity.
 """
 
-from collections.abc import Callable
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -16,8 +16,8 @@ from jax.scipy.linalg import block_diag, solve_triangular
 from jaxtyping import Array, Float, Int
 
 from weft.arrays import AnyArray
-from weft.engines.base import Moments
-from weft.engines.schedule import Schedule, make_schedule, segment_length
+from weft.engines.base import Cost, Engine, Moments, Shape, filter_flops
+from weft.engines.schedule import Schedule, make_schedule, segment_length, slots_for
 from weft.state_space.chain import Chain, Queries, Rows, State
 
 
@@ -39,10 +39,63 @@ class Update(NamedTuple):
     whitened: Float[Array, "row state"]
 
 
-@eqx.filter_jit
-def log_normaliser(chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows) -> Float[Array, ""]:
-    """See `Engine`. Reverse mode recomputes each of ~sqrt(T) segments, so its memory is O(sqrt(T) state^2)."""
-    return run_forward(chain, weights, rows)[1]
+@dataclasses.dataclass(frozen=True)
+class ScanEngine(Engine):
+    """The reference engine; see the module."""
+
+    @property
+    def name(self) -> str:
+        return "scan"
+
+    def cost(self, shape: Shape, *, gradient: bool = True) -> Cost:
+        """See `Engine`. Padded slots cost what full ones do; about sqrt(T) steps and as many checkpoints are kept, and run again."""
+        size, bottleneck = shape.num_state, shape.num_bottleneck
+        num_slots, width = slots_for(shape.layout, bottleneck)
+        flops = num_slots * float(filter_flops(np.array([width]), size, bottleneck)[0])
+        working = 8 * (8 * size**2 + 12 * bottleneck * size)
+        if not gradient:
+            return Cost(flops / 3, working)
+        kept = 8 * (3 * size**2 + 3 * width * size + 2 * width**2) + 8 * size**2
+        return Cost(flops * 4 / 3, working + segment_length(num_slots) * kept)
+
+    @eqx.filter_jit
+    def log_normaliser(
+        self, chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
+    ) -> Float[Array, ""]:
+        """See `Engine`. Reverse mode recomputes each of ~sqrt(T) segments, so its memory is O(sqrt(T) state^2)."""
+        return run_forward(chain, weights, rows)[1]
+
+    @eqx.filter_jit
+    def moments(
+        self,
+        chain: Chain,
+        weights: Float[AnyArray, "place bottleneck"],
+        rows: Rows,
+        queries: Queries,
+        *,
+        filtered: bool = False,
+    ) -> Moments:
+        """See `Engine`."""
+        return answer_queries(chain, weights, rows, queries, filtered)
+
+    @eqx.filter_jit
+    def means(
+        self,
+        chain: Chain,
+        weights: Float[AnyArray, "place bottleneck"],
+        rows: Rows,
+        values: Float[AnyArray, "row draw"],
+        queries: Queries,
+    ) -> Float[Array, "query draw"]:
+        """See `Engine`."""
+        return means_by_draw(self, chain, weights, rows, values, queries)
+
+    @eqx.filter_jit
+    def last_state(
+        self, chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
+    ) -> tuple[State, Float[Array, ""]]:
+        """See `Engine`."""
+        return run_forward(chain, weights, rows)
 
 
 def run_forward(
@@ -67,16 +120,14 @@ def run_forward(
     return state, total
 
 
-@eqx.filter_jit
-def moments(
+def answer_queries(
     chain: Chain,
     weights: Float[AnyArray, "place bottleneck"],
     rows: Rows,
     queries: Queries,
-    *,
-    filtered: bool = False,
+    filtered: bool,
 ) -> Moments:
-    """See `Engine`. A filter keeps the state before each segment; a backward sweep runs through each segment again."""
+    """A filter keeps the state before each segment; a backward sweep runs through each segment again."""
     schedule = make_schedule(rows.layout, queries.layout, chain.num_bottleneck, True)
     step, row, query = in_segments(schedule, chain)
 
@@ -121,37 +172,17 @@ def moments(
     return gather_answers(schedule, answers)
 
 
-@eqx.filter_jit
-def means(
-    chain: Chain,
-    weights: Float[AnyArray, "place bottleneck"],
-    rows: Rows,
-    values: Float[AnyArray, "row draw"],
-    queries: Queries,
-) -> Float[Array, "query draw"]:
-    """See `Engine`."""
-    return means_through(moments, chain, weights, rows, values, queries)
-
-
-def means_through(
-    moments: Callable[..., Moments], chain: Chain, weights: Array, rows: Rows, values: AnyArray, queries: Queries
+def means_by_draw(
+    engine: Engine, chain: Chain, weights: Array, rows: Rows, values: AnyArray, queries: Queries
 ) -> Float[Array, "query draw"]:
     """Means draw by draw; covariances do not depend on values, so vmap runs them once."""
 
     def of_draw(draw: Float[Array, " row"]) -> Float[Array, " query"]:
         return jnp.sum(
-            moments(chain, weights, Rows(rows.layout, rows.place, draw, rows.precision), queries).mean, axis=1
+            engine.moments(chain, weights, Rows(rows.layout, rows.place, draw, rows.precision), queries).mean, axis=1
         )
 
     return jax.vmap(of_draw, in_axes=1, out_axes=1)(jnp.asarray(values))
-
-
-@eqx.filter_jit
-def last_state(
-    chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
-) -> tuple[State, Float[Array, ""]]:
-    """See `Engine`."""
-    return run_forward(chain, weights, rows)
 
 
 def in_segments(schedule: Schedule, chain: Chain) -> tuple[Array, Array, Array]:
@@ -254,7 +285,7 @@ def log_factor(update: Update) -> Float[Array, ""]:
 
 
 def adjoint_update(chain: Chain, adjoint: State, update: Update) -> State:
-    """Lam and Lam before the update from those after it (de Jong 1989): the adjoint of `absorb`."""
+    """The pair lam, Lam before the update from that after it (de Jong 1989): the adjoint of `absorb`."""
     observe = solve_triangular(update.factor, update.observe, lower=True)
     back = read_in(chain, observe.T)
     mean = adjoint.mean + back @ (update.innovation - update.whitened @ adjoint.mean)
@@ -276,7 +307,7 @@ def read_bottleneck(chain: Chain, state: State) -> State:
 
 
 def smooth_bottleneck(chain: Chain, predicted: State, adjoint: State) -> State:
-    """Z given all rows: mean H m + H P lam, covariance H (P - P Lam P) H'."""
+    """The bottleneck z given all rows: mean H m + H P lam, covariance H (P - P Lam P) H'."""
     half = read_out(chain, predicted.covariance)
     before = read_bottleneck(chain, predicted)
     return State(before.mean + half @ adjoint.mean, symmetric(before.covariance - half @ adjoint.covariance @ half.T))

@@ -40,6 +40,12 @@ def slot_width(layout: Layout, num_bottleneck: int) -> int:
     return int(max(1, min(layout.counts.max(initial=0), max(num_bottleneck, 16))))
 
 
+def slots_for(layout: Layout, num_bottleneck: int) -> tuple[int, int]:
+    """How many slots rows of this layout take, one a time at least, and how wide they are."""
+    width = slot_width(layout, num_bottleneck)
+    return int(np.maximum(-(-layout.counts // width), 1).sum()), width
+
+
 @functools.lru_cache(maxsize=64)
 def make_schedule(rows: Layout, queries: Layout | None, num_bottleneck: int, segment: bool) -> Schedule:
     """Slots for the rows, and for the queries where there are any; with `segment`, padded to a square-ish number of slots."""
@@ -52,12 +58,12 @@ def make_schedule(rows: Layout, queries: Layout | None, num_bottleneck: int, seg
 
     time = np.repeat(np.arange(num_times), slots)
     starts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(slots)[:-1]])
-    turn = np.arange(len(time)) - starts[time]
-    schedule_rows = fill(rows, time, turn, row_width)
+    number = np.arange(len(time)) - starts[time]
+    schedule_rows = fill(rows, time, number, row_width)
     schedule_queries = (
-        np.full((len(time), 1), -1) if queries is None else fill(queries, time, turn - row_slots[time], query_width)
+        np.full((len(time), 1), -1) if queries is None else fill(queries, time, number - row_slots[time], query_width)
     )
-    begins = turn == 0
+    begins = number == 0
     if segment:
         length = segment_length(len(time))
         padding = -len(time) % length
@@ -72,8 +78,8 @@ def segment_length(num_slots: int) -> int:
     return int(np.ceil(np.sqrt(num_slots)))
 
 
-def fill(layout: Layout, time: np.ndarray, turn: np.ndarray, width: int) -> np.ndarray:
-    """Row numbers of slot number `turn` of each time, -1 where there are none."""
-    first = layout.offsets[time] + turn * width
+def fill(layout: Layout, time: np.ndarray, slot: np.ndarray, width: int) -> np.ndarray:
+    """Row numbers of slot number `slot` of each time, -1 where there are none."""
+    first = layout.offsets[time] + slot * width
     numbers = first[:, None] + np.arange(width)
-    return np.where((turn[:, None] >= 0) & (numbers < layout.offsets[time + 1][:, None]), numbers, -1)
+    return np.where((slot[:, None] >= 0) & (numbers < layout.offsets[time + 1][:, None]), numbers, -1)

@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from weft.data.observations import Observations
+from weft.engines.base import filter_flops
 from weft.likelihoods import Gaussian
 from weft.model import Model
-from weft.training.estimate import Shape, shape_of, work_per_time
+from weft.training.estimate import shape_of
 
 __all__ = [
     "EVALUATION_WORK",
@@ -47,17 +48,17 @@ class Stretches(NamedTuple):
     num_stretches: int
 
 
-def work_of(sizes: Sequence[tuple[int, int]], counts: Int[np.ndarray, " time"], num_places: int) -> float:
+def work_of(sizes: Sequence[tuple[int, int]], counts: Int[np.ndarray, " time"]) -> float:
     """Work of a pass over times with `counts` rows; `sizes` has pseudo-points and latent dimensions of each component."""
     bottleneck = sum(points for points, _ in sizes)
     state = sum(points * latent for points, latent in sizes)
-    shape = Shape(len(counts), int(counts.sum()), num_places, bottleneck, state, int(counts.max(initial=0)))
-    return float(np.sum(_work(counts, shape)))
+    return float(np.sum(_work(counts, state, bottleneck)))
 
 
 def work_of_model(model: Model, data: Observations) -> Float[np.ndarray, " time"]:
     """Work at each time of a pass of `model` over `data`, with all passes that its likelihood takes."""
-    work = _work(np.asarray(data.grouping.layout.counts), shape_of(model, data))
+    shape = shape_of(model, data)
+    work = _work(shape.layout.counts, shape.num_state, shape.num_bottleneck)
     return work if isinstance(model.likelihood, Gaussian) else _SEARCHES * work
 
 
@@ -86,5 +87,6 @@ def num_folds_within(work: Float[np.ndarray, " time"], num_folds: int) -> int:
     return int(np.clip(EVALUATION_WORK // max(float(work.sum()), 1.0), 1, num_folds))
 
 
-def _work(counts: Int[np.ndarray, " time"], shape: Shape) -> Float[np.ndarray, " time"]:
-    return work_per_time(counts, shape) + _LEAST_PER_TIME
+def _work(counts: Int[np.ndarray, " time"], num_state: int, num_bottleneck: int) -> Float[np.ndarray, " time"]:
+    # Of a filter, whichever engine runs: a choice of engine must not change the model.
+    return filter_flops(counts, num_state, num_bottleneck) + _LEAST_PER_TIME

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from weft.arrays import require_whole
 from weft.data.clock import Binning
 from weft.data.observations import Observations
+from weft.engines.base import Engine
 from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
 from weft.estimator.building import build_start
 from weft.estimator.columns import Measurements, Roles
@@ -49,7 +50,7 @@ class Settings:
     time_step: str | float | int | None
     time_format: str | None
     power: float
-    engine: str
+    engine: str | Engine
     seed: int
     max_iterations: int
     learning_rows: int | str | None

@@ -71,7 +71,7 @@ def most_points(data: Observations, num_distinct: int, kernel: SumSeparable) -> 
 
     def is_within(points: int) -> bool:
         sizes = [(own or points, size) for own, size in zip(fixed, latent, strict=True)]
-        return work_of(sizes, counts, num_distinct) <= PASS_WORK
+        return work_of(sizes, counts) <= PASS_WORK
 
     if num_distinct <= EXACT_PLACES and is_within(num_distinct):
         return num_distinct

@@ -15,6 +15,7 @@ from weft.arrays import require_whole
 from weft.data.archive import write_archive
 from weft.data.tables import GridTable, Table
 from weft.data.transforms import check_levels
+from weft.engines.base import Engine
 from weft.estimator.answers import answer_columns, as_answer, check_of, stack_draws
 from weft.estimator.columns import Roles, read_measurements, roles_among
 from weft.estimator.evaluation import MODEL, summaries_of
@@ -81,7 +82,7 @@ class SpaceTimeGP:
         trials: str | None = None,
         units: str | None = None,
         power: float = 0.0,
-        engine: str = "auto",
+        engine: str | Engine = "auto",
         seed: int = 0,
         max_iterations: int = 100,
         learning_rows: int | str | None = "auto",

@@ -5,6 +5,7 @@ from jaxtyping import Array, Float
 
 from weft.arrays import require_float64
 from weft.data.observations import Observations
+from weft.engines.base import Engine, shape_of_chain
 from weft.engines.choose import choose_engine
 from weft.inference.approximate import require_variational
 from weft.inference.prior import make_prior
@@ -20,7 +21,7 @@ def log_evidence(
     *,
     power: float = 0.0,
     correction: bool = True,
-    engine: str = "auto",
+    engine: str | Engine = "auto",
     memory: SearchMemory | None = None,
 ) -> Float[Array, ""]:
     """Approximate log evidence: the ELBO at power 0, FITC at 1, power EP between; exact if there are no pseudo-points.
@@ -36,9 +37,10 @@ def log_evidence(
     check_power(power)
     check_problem(model, data)
     prior = make_prior(model, data)
+    chosen = choose_engine(engine, shape_of_chain(prior.chain, prior.weights, data.grouping.layout))
     if not isinstance(model.likelihood, Gaussian):
         require_variational(model, power, correction)
-        return variational_bound(model, data, prior, choose_engine(engine), memory)
+        return variational_bound(model, data, prior, chosen, memory)
     sites = gaussian_sites(model, data, prior.unexplained, power=power, correction=correction)
-    normaliser = choose_engine(engine).log_normaliser(prior.chain, prior.weights, rows_of(data, sites))
+    normaliser = chosen.log_normaliser(prior.chain, prior.weights, rows_of(data, sites))
     return normaliser + sites.log_constant

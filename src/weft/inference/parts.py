@@ -14,6 +14,8 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.data.layout import Layout
 from weft.data.observations import Observations
+from weft.engines.base import Engine
+from weft.engines.choose import engine_name
 from weft.inference.merge import Given, concatenate_observations
 from weft.inference.plain import from_plain, to_plain
 from weft.model import Model
@@ -32,7 +34,7 @@ class Parts(TypedDict):
     exact_places: Float[np.ndarray, "exact dim"] | None
     log_constant: float
     power: float
-    engine: str
+    engine: str | Engine
     given: Given
     batches: tuple[Observations, ...]
 
@@ -55,7 +57,7 @@ def to_plain_parts(parts: Parts, arrays: list[np.ndarray], *, with_rows: bool) -
         "exact_places": keep(parts["exact_places"]),
         "log_constant": parts["log_constant"],
         "power": parts["power"],
-        "engine": parts["engine"],
+        "engine": engine_name(parts["engine"]),
         "row_numbers": keep(parts["given"].row),
         "unexplained": keep(parts["given"].unexplained if np.any(parts["given"].unexplained) else None),
         "num_given": parts["given"].num_rows,

@@ -17,6 +17,7 @@ import weft.kernels
 import weft.likelihoods
 import weft.model
 from weft.domains import Parametrised
+from weft.engines.base import Engine
 
 
 @functools.cache
@@ -76,6 +77,9 @@ def to_plain(value: Any, arrays: list[np.ndarray]) -> Any:
                 "entry points weft.kernels or weft.likelihoods there, and install it"
             )
         return {"registered": registration, "fields": fields}
+    if isinstance(value, Engine):
+        # Numbers do not depend on its settings.
+        return {"value": value.name}
     if isinstance(value, tuple):
         return {"tuple": [to_plain(item, arrays) for item in value]}
     if value is None or isinstance(value, bool | int | float | str):

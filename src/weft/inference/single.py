@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
 from weft.data.layout import Layout
 from weft.data.observations import Observations, distinct_rows
-from weft.engines.base import Engine, Moments
+from weft.engines.base import Engine, Moments, shape_of_chain
 from weft.engines.choose import choose_engine
 from weft.inference import joint
 from weft.inference.approximate import find_sites
@@ -29,7 +29,8 @@ from weft.state_space.chain import Chain, Queries, Rows
 from weft.state_space.features import Basis
 
 
-def condition(model: Model, data: Observations, *, power: float = 0.0, engine: str = "auto") -> "SinglePosterior":
+def condition(model: Model, data: Observations, *, power: float = 0.0, engine: str | Engine = "auto"
+) -> "SinglePosterior":
     """The posterior of `model` given `data`; `power` as in `log_evidence`."""
     require_float64()
     check_power(power)
@@ -38,11 +39,12 @@ def condition(model: Model, data: Observations, *, power: float = 0.0, engine: s
 
 
 def _condition(
-    model: Model, data: Observations, row: Int[np.ndarray, " row"], count: int, power: float, engine: str
+    model: Model, data: Observations, row: Int[np.ndarray, " row"], count: int, power: float, engine: str | Engine
 ) -> "SinglePosterior":
     """The posterior; `row` numbers the rows present, of the `count` given."""
     prior = make_prior(model, data)
-    sites = find_sites(model, data, prior, power=power, engine=choose_engine(engine))
+    chosen = choose_engine(engine, shape_of_chain(prior.chain, prior.weights, data.grouping.layout))
+    sites = find_sites(model, data, prior, power=power, engine=chosen)
     return SinglePosterior(
         model,
         data.times,
@@ -62,8 +64,7 @@ class SinglePosterior(Posterior):
     """One model's answers.
 
     It holds what answering needs and no more: the model, the times, a Gaussian site for each row, the weights of the distinct places,
-    and, of an exact model, the places themselves, which are its pseudo-points. Values only, so that it can be copied and sent: the
-    engine is looked up by its name when it is needed.
+    and, of an exact model, the places themselves, which are its pseudo-points. Values only, so that it can be copied and sent.
     """
 
     kind: ClassVar[str] = "single"
@@ -78,7 +79,7 @@ class SinglePosterior(Posterior):
         exact_places: Float[np.ndarray, "exact dim"] | None,
         log_constant: float,
         power: float,
-        engine: str,
+        engine: str | Engine,
         given: Given,
         batches: tuple[Observations, ...] = (),
         kept: tuple[Kept, ...] = (),
@@ -129,9 +130,10 @@ class SinglePosterior(Posterior):
     def habits(self) -> tuple[OwnOfPlaces, ...]:
         return ()
 
-    @property
+    @functools.cached_property
     def _engine(self) -> Engine:
-        return choose_engine(self.engine)
+        chain = chain_at(self.model, self._num_pseudo, self.times)
+        return choose_engine(self.engine, shape_of_chain(chain, self.weights, self.rows.layout))
 
     @functools.cached_property
     def _run(self) -> FilterRun:

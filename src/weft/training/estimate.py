@@ -16,16 +16,15 @@ from jaxtyping import Array, Float
 from weft.arrays import require_float64
 from weft.data.layout import Layout
 from weft.data.observations import Observations
-from weft.engines.base import Chain, Engine, Rows
-from weft.engines.choose import choose_engine, engine_name
-from weft.engines.cpu.sweeps import SEGMENT_BUDGET, WHOLE_BUDGET
+from weft.engines.base import Chain, Engine, Rows, Shape
+from weft.engines.choose import choose_engine
 from weft.inference.evidence import log_evidence
 from weft.inference.prior import make_prior
 from weft.kernels import Separable
 from weft.likelihoods import Gaussian
 from weft.model import Model
 
-__all__ = ["Estimate", "Shape", "available_memory", "estimate", "memory_needed", "refuse_too_large", "shape_of"]
+__all__ = ["Estimate", "available_memory", "estimate", "memory_needed", "refuse_too_large", "shape_of"]
 
 BYTES = 8
 
@@ -41,18 +40,6 @@ ARRAYS_PER_ROW = 22
 ARRAYS_PER_WEIGHT = 20
 # Code compiled for the shapes of a problem.
 COMPILED = 30_000_000
-
-
-@dataclasses.dataclass(frozen=True)
-class Shape:
-    """The sizes that costs depend on: `num_bottleneck` pseudo-points in all, and with latent dimensions `num_state`."""
-
-    num_times: int
-    num_rows: int
-    num_places: int
-    num_bottleneck: int
-    num_state: int
-    most_rows: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +66,7 @@ class Estimate:
         )
 
 
-def estimate(model: Model, data: Observations, *, gradient: bool = True, engine: str = "auto") -> Estimate:
+def estimate(model: Model, data: Observations, *, gradient: bool = True, engine: str | Engine = "auto") -> Estimate:
     """What one evaluation of `log_evidence` takes, with its gradient or without: by a trial on a stretch of the series.
 
     Memory follows from the sizes alone. Time is measured on a stretch long enough to take about half a second, and is
@@ -88,10 +75,10 @@ def estimate(model: Model, data: Observations, *, gradient: bool = True, engine:
     """
     require_float64()
     shape = shape_of(model, data)
-    name = engine_name(engine)
-    refuse_too_large(shape, name, gradient=gradient)
-    seconds = trial(model, data, shape, choose_engine(engine), name, gradient)
-    return Estimate(seconds, memory_needed(shape, name, gradient=gradient), available_memory(), shape, name)
+    chosen = choose_engine(engine, shape)
+    refuse_too_large(shape, chosen, gradient=gradient)
+    seconds = trial(model, data, shape, chosen, gradient)
+    return Estimate(seconds, memory_needed(shape, chosen, gradient=gradient), available_memory(), shape, chosen.name)
 
 
 # --- memory
@@ -105,12 +92,10 @@ def shape_of(model: Model, data: Observations) -> Shape:
         for component, matrix in zip(model.components, points, strict=True)
     ]
     return Shape(
-        num_times=len(data.times),
-        num_rows=data.num_rows,
+        layout=data.grouping.layout,
         num_places=len(data.places),
         num_bottleneck=sum(pseudo for pseudo, _ in sizes),
         num_state=sum(pseudo * latent for pseudo, latent in sizes),
-        most_rows=int(data.grouping.layout.counts.max()),
     )
 
 
@@ -120,38 +105,11 @@ def num_features(component: Separable, points: np.ndarray) -> int:
     return points.shape[0] if explicit is None else explicit.shape[1]
 
 
-def memory_needed(shape: Shape, engine: str, *, gradient: bool = True) -> int:
-    """Peak bytes of one evaluation beyond the data.
-
-    With a state of n numbers, q pseudo-points and k = min(rows at a time, q), going back over a step takes n^2 + k n +
-    k q + k^2 numbers, and a checkpoint n^2. `cpu` keeps every step within its budget, and about sqrt(T) of each where
-    the budget is too small; `scan` always keeps about sqrt(T) of each, with three covariances a step; `parallel` keeps
-    about six covariances of every step.
-    """
-    size, bottleneck = shape.num_state, shape.num_bottleneck
-    rank = min(shape.most_rows, bottleneck)
+def memory_needed(shape: Shape, engine: Engine, *, gradient: bool = True) -> int:
+    """Peak bytes of one evaluation beyond the data: what the engine takes, and what lies around it."""
     per_row = (ARRAYS_PER_ROW if gradient else ARRAYS_PER_ROW // 2) * shape.num_rows
-    per_weight = (ARRAYS_PER_WEIGHT if gradient else ARRAYS_PER_WEIGHT // 3) * shape.num_places * bottleneck
-    working = 8 * size**2 + 12 * bottleneck * size
-    fixed = COMPILED + BYTES * (per_row + per_weight + working)
-    if not gradient:
-        return fixed
-    step = BYTES * (size**2 + rank * size + rank * bottleneck + rank**2)
-    checkpoint = BYTES * size**2
-    if engine == "cpu":
-        return fixed + kept_bytes(shape.num_times, step, checkpoint)
-    width = min(shape.most_rows, max(bottleneck, 16))
-    step = BYTES * (3 * size**2 + 3 * width * size + 2 * width**2)
-    if engine == "parallel":
-        return fixed + 2 * shape.num_times * step
-    return fixed + int(np.ceil(np.sqrt(shape.num_times))) * (step + checkpoint)
-
-
-def kept_bytes(num_times: int, step: int, checkpoint: int) -> int:
-    """What `cpu` keeps for the way back: every step, or its budget, or the least that is possible."""
-    if num_times * step <= WHOLE_BUDGET:
-        return num_times * step
-    return int(max(SEGMENT_BUDGET, 2 * np.sqrt(float(num_times) * step * checkpoint)))
+    per_weight = (ARRAYS_PER_WEIGHT if gradient else ARRAYS_PER_WEIGHT // 3) * shape.num_places * shape.num_bottleneck
+    return COMPILED + BYTES * (per_row + per_weight) + engine.cost(shape, gradient=gradient).bytes
 
 
 def available_memory() -> int:
@@ -168,7 +126,7 @@ def available_memory() -> int:
     return max(pages, 0)
 
 
-def refuse_too_large(shape: Shape, engine: str, *, gradient: bool = True) -> None:
+def refuse_too_large(shape: Shape, engine: Engine, *, gradient: bool = True) -> None:
     """MemoryError, with what to change, where an evaluation would not fit into this machine's memory."""
     needed, available = memory_needed(shape, engine, gradient=gradient), available_memory()
     if needed <= available:
@@ -185,7 +143,7 @@ def refuse_too_large(shape: Shape, engine: str, *, gradient: bool = True) -> Non
 # --------------------------------------------------------------------------------------------------------------------
 
 
-def trial(model: Model, data: Observations, shape: Shape, engine: Engine, name: str, gradient: bool) -> float:
+def trial(model: Model, data: Observations, shape: Shape, engine: Engine, gradient: bool) -> float:
     """Seconds of an evaluation: of the features of all places once, and of the engine by stretches of the series."""
     prior = make_prior(model, data)
     of_places = _features_gradient if gradient else _features_value
@@ -197,46 +155,26 @@ def trial(model: Model, data: Observations, shape: Shape, engine: Engine, name: 
         precision=np.full(data.num_rows, 1.0 / max(float(np.var(data.values)), 1e-6)),
     )
 
-    def run(length: int, with_gradient: bool) -> float:
+    def run(length: int) -> float:
         chain, some = stretch(prior.chain, rows, length)
-        call = _engine_gradient if with_gradient else _engine_value
+        call = _engine_gradient if gradient else _engine_value
         return best_time(lambda: call(engine, chain, prior.weights, some))
 
     length = first = min(FIRST_TRIAL, shape.num_times)
-    seconds = at_first = run(first, gradient)
+    seconds = at_first = run(first)
     # What a call costs whatever its length does not tell what a time costs, so the difference has to be large enough.
     while seconds - at_first < TRIAL_SECONDS and length < shape.num_times:
         length = min(2 * length, shape.num_times)
-        seconds = run(length, gradient)
+        seconds = run(length)
     if length == shape.num_times and isinstance(model.likelihood, Gaussian):
         # So small that what lies between the features and the engine counts too: nothing is left to extrapolate.
-        return best_time(lambda: _whole(model, data, name, gradient))
+        return best_time(lambda: _whole(model, data, engine, gradient))
     if length < shape.num_times:
-        work = np.cumsum(work_per_time(rows.layout.counts, shape))
-        rest = (work[-1] - work[length - 1]) / (work[length - 1] - work[first - 1])
-        seconds += rest * (seconds - at_first)
-        if gradient and name == "cpu" and is_filtered_twice(shape):
-            seconds += (1 + rest) * (run(length, False) - run(first, False))
+        at_least, tried, whole = (
+            engine.cost(shape.first_times(count), gradient=gradient).flops for count in (first, length, shape.num_times)
+        )
+        seconds += (whole - tried) / (tried - at_least) * (seconds - at_first)
     return features + seconds
-
-
-def work_per_time(counts: np.ndarray, shape: Shape) -> np.ndarray:
-    """Roughly the work at each time, for proportions only: moving the state, and taking in the rows."""
-    size, bottleneck = float(shape.num_state), float(shape.num_bottleneck)
-    rank = np.minimum(counts, bottleneck)
-    return (
-        (8 * size / bottleneck + 6 + 3 * rank) * size**2
-        + 8 * rank * bottleneck * size
-        + 4 * counts * bottleneck**2
-        + 5e3
-    )
-
-
-def is_filtered_twice(shape: Shape) -> bool:
-    """Whether `cpu` cannot keep every step, and filters most of the series again on the way back."""
-    size, rank = shape.num_state, min(shape.most_rows, shape.num_bottleneck)
-    step = BYTES * (size**2 + rank * size + rank * shape.num_bottleneck + rank**2)
-    return shape.num_times * step > WHOLE_BUDGET
 
 
 def stretch(chain: Chain, rows: Rows, length: int) -> tuple[Chain, Rows]:
@@ -260,7 +198,7 @@ def best_time(function: Callable[[], object]) -> float:
     return fastest
 
 
-def _whole(model: Model, data: Observations, engine: str, gradient: bool) -> object:
+def _whole(model: Model, data: Observations, engine: Engine, gradient: bool) -> object:
     """One evaluation as `fit` makes it."""
     if gradient:
         return eqx.filter_value_and_grad(lambda given: log_evidence(given, data, engine=engine))(model)

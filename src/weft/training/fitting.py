@@ -21,7 +21,8 @@ from jaxtyping import Array, Float
 from weft.arrays import AnyArray, require_float64, require_whole
 from weft.data.atomic import check_output
 from weft.data.observations import Observations
-from weft.engines.choose import engine_name
+from weft.engines.base import Engine
+from weft.engines.choose import choose_engine
 from weft.inference.evidence import log_evidence
 from weft.inference.sites import check_problem
 from weft.inference.variational import SearchMemory
@@ -48,8 +49,8 @@ logger = logging.getLogger("weft")
 # What an engine raises where a trial point is too extreme to compute.
 SURVIVED = (ArithmeticError, np.linalg.LinAlgError)
 
-# num_pseudo^2 (num_pseudo times + rows) above which an evaluation takes seconds, beside which tracing it is nothing.
-LARGE = 1e9
+# Flops above which an evaluation takes seconds, beside which tracing it is nothing.
+LARGE = 2e10
 
 # A warm start need not converge: it ends where the bound with few pseudo-points stops to rise in earnest.
 WARM_TOLERANCE = 1e-5
@@ -90,7 +91,7 @@ def fit(
     data: Observations,
     *,
     power: float = 0.0,
-    engine: str = "auto",
+    engine: str | Engine = "auto",
     frozen: Sequence[str] = (),
     bounds: Mapping[str, Bound] | None = None,
     priors: Mapping[str, Prior] | None = None,
@@ -143,9 +144,11 @@ def fit(
         model, frozen=frozen, bounds=bounds, named=tuple(priors or ()), learn_pseudo_points=learn_pseudo_points
     )
     terms = prior_terms(priors or {}, space, model)
-    refuse_too_large(shape_of(model, data), engine_name(engine))
+    shape = shape_of(model, data)
+    chosen = choose_engine(engine, shape)
+    refuse_too_large(shape, chosen)
     run = _Run(
-        objective=_Objective(space, model, data, terms, power, engine),
+        objective=_Objective(space, model, data, terms, power, chosen, is_large=chosen.cost(shape).flops > LARGE),
         space=space,
         model=model,
         settings={
@@ -233,14 +236,14 @@ class _Objective:
         data: Observations,
         terms: tuple[tuple[Path, Prior], ...],
         power: float,
-        engine: str,
+        engine: Engine,
+        *,
+        is_large: bool,
     ):
         # The search for the sites of a likelihood that is not Gaussian starts where the last one ended.
         self.memory = None if isinstance(model.likelihood, Gaussian) else SearchMemory()
         self.arguments = (space, model, data, terms, power, engine)
-        num_pseudo = sum(len(points) for points in model.pseudo_points_of(data.places))
-        work = num_pseudo**2 * (num_pseudo * len(data.times) + data.num_rows)
-        self.is_compiled = self.memory is None and work < LARGE
+        self.is_compiled = self.memory is None and not is_large
         self.num_calls = 0
 
     @property
@@ -264,7 +267,7 @@ def _value_and_gradient(
     data: Observations,
     terms: tuple[tuple[Path, Prior], ...],
     power: float,
-    engine: str,
+    engine: Engine,
     memory: SearchMemory | None,
 ) -> tuple[Array, Array, Array]:
     def objective(point: Array) -> tuple[Array, Array]:

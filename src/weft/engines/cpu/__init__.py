@@ -4,8 +4,8 @@
 The mathematics is in `filter`, `adjoint` and `ends`; `series` runs them over a series from one end or both.
 """
 
-from weft.engines.cpu.answers import last_state, means, moments
-from weft.engines.cpu.operation import log_normaliser
+from weft.engines.cpu.engine import CpuEngine
+from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import FilterFailure
 
-__all__ = ["FilterFailure", "last_state", "log_normaliser", "means", "moments"]
+__all__ = ["CpuEngine", "FilterFailure", "Limits"]

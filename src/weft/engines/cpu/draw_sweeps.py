@@ -5,40 +5,32 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.layout import Layout
+from weft.engines.base import filter_flops
 from weft.engines.cpu.blas import ROUTINES
 from weft.engines.cpu.compiled import draw_kernels
 from weft.engines.cpu.draws import KeptDraws
 from weft.engines.cpu.filter import Asked
 from weft.engines.cpu.interrupts import Brake
+from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import Problem, forward_sweep
-from weft.engines.cpu.sweeps import (
-    breakdown,
-    flops_per_step,
-    make_work,
-    segment_length,
-    segments,
-    slices,
-)
+from weft.engines.cpu.sweeps import breakdown, make_work, segment_length, segments, slices
 from weft.engines.cpu.threads import single_blas_thread
-
-# More draws than this are done in several passes, which bounds what a step must keep.
-MOST_DRAWS_AT_ONCE = 256
 
 
 def smoothed_means(
-    problem: Problem, values: Float[np.ndarray, "row draw"], queries: Layout, asked: Asked
+    problem: Problem, limits: Limits, values: Float[np.ndarray, "row draw"], queries: Layout, asked: Asked
 ) -> Float[np.ndarray, "query draw"]:
     """The mean of f at each query given each draw's values; the problem's own values must be zero."""
     answers = np.zeros((queries.num_rows, values.shape[1]))
     with single_blas_thread():
-        for first in range(0, values.shape[1], MOST_DRAWS_AT_ONCE):
-            mine = slice(first, first + MOST_DRAWS_AT_ONCE)
-            answers[:, mine] = _means_of(problem, np.ascontiguousarray(values[:, mine]), queries, asked)
+        for first in range(0, values.shape[1], limits.draws_at_once):
+            mine = slice(first, first + limits.draws_at_once)
+            answers[:, mine] = _means_of(problem, limits, np.ascontiguousarray(values[:, mine]), queries, asked)
     return answers
 
 
 def _means_of(
-    problem: Problem, values: Float[np.ndarray, "row draw"], queries: Layout, asked: Asked
+    problem: Problem, limits: Limits, values: Float[np.ndarray, "row draw"], queries: Layout, asked: Asked
 ) -> Float[np.ndarray, "query draw"]:
     size, bottleneck, draws, count = problem.size, problem.num_bottleneck, values.shape[1], problem.num_times
     sweep = forward_sweep(problem, count, queries)
@@ -46,7 +38,7 @@ def _means_of(
     scratch = np.zeros((size + 2 * bottleneck + len(work.residual)) * draws)
     rank = max(1, int(min(problem.layout.counts.max(initial=0), bottleneck)))
     step = 8 * (bottleneck * (size + draws) + rank * (size + bottleneck + draws))
-    length = segment_length(count, step, 8 * size * (size + draws))
+    length = segment_length(count, step, 8 * size * (size + draws), limits)
     steps = min(length, count)
     kept = KeptDraws(
         half=np.empty(steps * bottleneck * size),
@@ -58,11 +50,11 @@ def _means_of(
     )
     brake = Brake()
     common = (ROUTINES, problem.structure, sweep, problem.observed, work)
-    flops = (1 + draws / size) * flops_per_step(problem.layout.counts, size, bottleneck)
+    flops = (1 + draws / size) * filter_flops(problem.layout.counts, size, bottleneck)
     flops = np.concatenate([[0.0], np.cumsum(flops)])
 
     def forward(first: int, last: int, keep: bool, mean: np.ndarray, covariance: np.ndarray) -> None:
-        for begin, end in slices(flops, first, last):
+        for begin, end in slices(flops, first, last, limits):
             brake.check()
             broken = draw_kernels().forward(
                 *common, begin, end, keep, first, kept, values.reshape(-1), draws, mean, covariance, scratch
@@ -83,7 +75,7 @@ def _means_of(
     for first, last, mean, covariance in reversed(checkpoints):
         if last < count:
             forward(first, last, True, mean, covariance)
-        for begin, end in reversed(slices(flops, first, last)):
+        for begin, end in reversed(slices(flops, first, last, limits)):
             brake.check()
             draw_kernels().backward(
                 *common, begin, end, first, kept, draws, pulled, scratch, asked.place, asked.weights, answers

@@ -73,7 +73,7 @@ def whitened_residuals(routines, observed, values, start, stop, num_bottleneck, 
 def compressed_residuals(
     routines, observed, values, start, stop, num_bottleneck, draws, centre, work, residual, target
 ):
-    """C of E'c = sum over rows of weight times residual, for the triangular E that `absorb` left."""
+    """Solve E'c = sum over rows of weight times residual for c, with the triangular E that `absorb` left."""
     chunk = len(work.residual)
     clear(num_bottleneck * draws, target)
     for first in range(start, stop, chunk):

@@ -121,7 +121,7 @@ def _whiten(factors: list[np.ndarray], pseudo: list[int], side: Side) -> Side:
 
 
 def _unwhiten(factors: list[np.ndarray], pseudo: list[int], side: Side) -> Side:
-    """Lam and Lam of the whitened state as those of the state: they transform with the inverse transpose."""
+    """The pair lam, Lam of the whitened state as that of the state: both transform with the inverse transpose."""
     half = _solve_blocks(factors, pseudo, side.matrix, True)
     return Side(
         _solve_blocks(factors, pseudo, side.vector[:, None], True)[:, 0],

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The log normaliser as one JAX operation with its own derivative."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,42 +12,30 @@ import numpy as np
 from jax.experimental.buffer_callback import buffer_callback
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray, is_concrete, require_float64
+from weft.arrays import AnyArray, is_concrete
 from weft.engines.cpu import series
 from weft.engines.cpu.interrupts import interrupt_again, watch_for_interrupts
+from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import make_problem
-from weft.engines.cpu.threads import available_threads
 from weft.state_space.chain import Chain, Rows
 
 Leaves = tuple[Any, ...]
 
 
+@dataclasses.dataclass(frozen=True)
 class Form:
-    """Everything about a call that is not a number to differentiate: the tree of its operands and the number of threads."""
+    """Everything about a call that is not a number to differentiate: the tree of its operands and the engine's limits."""
 
-    def __init__(self, tree: Any, threads: int):
-        self.tree = tree
-        self.threads = threads
-
-    def __hash__(self) -> int:
-        return hash((self.tree, self.threads))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Form) and self.tree == other.tree and self.threads == other.threads
+    tree: Any
+    limits: Limits
 
 
 def log_normaliser(
-    chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows, *, threads: int | None = None
+    limits: Limits, chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
 ) -> Float[Array, ""]:
-    """See `Engine`. Raises FilterFailure (inside `jit`, JAX's runtime error with its message) where the filter breaks down.
-
-    Memory beyond the inputs is bounded by `sweeps.WHOLE_BUDGET` or O(sqrt(T) state^2), whichever is more. With two threads (the
-    default where there are two processors) a stationary chain is run from both ends: see `series` for what that means for gradients
-    in the chain's matrices one by one.
-    """
-    require_float64()
+    """See `CpuEngine`."""
     leaves, tree = jax.tree.flatten((chain, weights, rows))
-    return _operation(Form(tree, available_threads(threads)), tuple(leaves))
+    return _operation(Form(tree, limits), tuple(leaves))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -101,7 +90,7 @@ def _on_buffers(
 
 def _value(form: Form, *leaves: Any) -> tuple[Float[np.ndarray, ""]]:
     problem = make_problem(*jax.tree.unflatten(form.tree, [np.asarray(leaf) for leaf in leaves]))
-    return (np.asarray(series.log_normaliser(problem, form.threads)),)
+    return (np.asarray(series.log_normaliser(problem, form.limits)),)
 
 
 def _differentiable(leaves: Leaves) -> list[int]:
@@ -111,7 +100,7 @@ def _differentiable(leaves: Leaves) -> list[int]:
 def _value_and_gradient(form: Form, *leaves: Any) -> tuple[np.ndarray, ...]:
     """The value, then the gradient in every leaf of floats, in order."""
     chain, weights, rows = jax.tree.unflatten(form.tree, [np.asarray(leaf) for leaf in leaves])
-    total, gradient = series.value_and_gradient(make_problem(chain, weights, rows), form.threads)
+    total, gradient = series.value_and_gradient(make_problem(chain, weights, rows), form.limits)
     by_component = [array for part in gradient.components for array in part]
     start = [] if gradient.start is None else list(gradient.start)
     return (np.asarray(total), *by_component, *start, gradient.weights, gradient.value, gradient.precision)

@@ -16,18 +16,15 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.layout import Layout
+from weft.engines.base import filter_flops
 from weft.engines.cpu.adjoint import Gradient
 from weft.engines.cpu.ends import Meeting, Side, meet, well_conditioned
 from weft.engines.cpu.filter import Asked
 from weft.engines.cpu.interrupts import Brake
+from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import Component, Problem, forward_sweep, make_asked, reverse_sweep
-from weft.engines.cpu.sweeps import FLOPS_PER_SECOND, Filter, flops_per_step
-from weft.engines.cpu.threads import run_both, single_blas_thread
-
-# Starting a thread costs a fraction of this; a shorter series stays on one.
-SECONDS_FOR_TWO = 1e-3
-# With one end only, BLAS threads pay from about this many pseudo-points on.
-BOTTLENECK_FOR_BLAS_THREADS = 200
+from weft.engines.cpu.sweeps import Filter
+from weft.engines.cpu.threads import available_threads, run_both, single_blas_thread
 
 
 class ComponentGradient(NamedTuple):
@@ -61,14 +58,14 @@ class End(NamedTuple):
     gradient: Gradient
 
 
-def split_point(problem: Problem, threads: int) -> int | None:
+def split_point(problem: Problem, limits: Limits) -> int | None:
     """The time at which two ends would meet, with equal work on both sides; None where one end is better."""
-    if threads < 2 or not problem.reversible or problem.num_times < 4:
+    if available_threads(limits.threads) < 2 or not problem.reversible or problem.num_times < 4:
         return None
     size = problem.size
-    work = flops_per_step(problem.layout.counts, size, problem.num_bottleneck)
+    work = filter_flops(problem.layout.counts, size, problem.num_bottleneck)
     meeting = 20.0 * size**3
-    if work.sum() < SECONDS_FOR_TWO * FLOPS_PER_SECOND + 2 * meeting:
+    if work.sum() < limits.seconds_for_two * limits.flops_per_second + 2 * meeting:
         return None
     if not well_conditioned([part.initial for part in problem.components]):
         return None
@@ -78,6 +75,7 @@ def split_point(problem: Problem, threads: int) -> int | None:
 
 def make_end(
     problem: Problem,
+    limits: Limits,
     split: int,
     turned_around: bool,
     queries: Layout | None,
@@ -101,7 +99,7 @@ def make_end(
         *(by_row or (np.empty(0), np.empty(0))),
     )
     adjoint = Side(np.zeros(problem.size), np.zeros((problem.size, problem.size)))
-    return End(Filter(problem, sweep, mean, covariance, asked, brake, times), turned_around, adjoint, gradient)
+    return End(Filter(problem, limits, sweep, mean, covariance, asked, brake, times), turned_around, adjoint, gradient)
 
 
 def run_ends(ends: list[End], work: Callable[[End], None], brake: Brake) -> None:
@@ -111,24 +109,30 @@ def run_ends(ends: list[End], work: Callable[[End], None], brake: Brake) -> None
         run_both(lambda: work(ends[0]), lambda: work(ends[1]), brake)
 
 
-def blas_held(problem: Problem, threads: int, split: int | None) -> contextlib.AbstractContextManager:
+def blas_held(problem: Problem, limits: Limits, split: int | None) -> contextlib.AbstractContextManager:
     """BLAS threads of its own only where one end has large matrices and threads to spare.
 
     Held over a whole call, the meeting included: OpenBLAS's threads go on spinning for a while after their work, and would take a
     processor from one of the ends.
     """
-    alone = split is None and threads > 1 and problem.num_bottleneck >= BOTTLENECK_FOR_BLAS_THREADS
-    return contextlib.nullcontext() if alone else single_blas_thread()
+    alone = split is None and available_threads(limits.threads) > 1
+    large = problem.num_bottleneck >= limits.bottleneck_for_blas_threads
+    return contextlib.nullcontext() if alone and large else single_blas_thread()
 
 
 def filter_ends(
-    problem: Problem, split: int | None, work: Callable[[End], None], queries: Layout | None, asked: Asked
+    problem: Problem,
+    limits: Limits,
+    split: int | None,
+    work: Callable[[End], None],
+    queries: Layout | None,
+    asked: Asked,
 ) -> tuple[list[End], Meeting | None, float, Brake]:
     """Run `work` forward from both ends if they can meet at `split`, else from the start: the ends, their meeting, the log normaliser."""
     brake = Brake()
     by_row = np.empty_like(problem.observed.value), np.empty_like(problem.observed.precision)
     if split is not None:
-        ends = [make_end(problem, split, turned, queries, asked, brake, by_row) for turned in (False, True)]
+        ends = [make_end(problem, limits, split, turned, queries, asked, brake, by_row) for turned in (False, True)]
         run_ends(ends, work, brake)
         square = (problem.size, problem.size)
         left, right = (Side(end.filter.mean, end.filter.covariance.reshape(square)) for end in ends)
@@ -140,20 +144,20 @@ def filter_ends(
         )
         if meeting is not None:
             return ends, meeting, meeting.log_factor + sum(end.filter.log_normaliser for end in ends), brake
-    ends = [make_end(problem, problem.num_times, False, queries, asked, brake, by_row)]
+    ends = [make_end(problem, limits, problem.num_times, False, queries, asked, brake, by_row)]
     run_ends(ends, work, brake)
     return ends, None, ends[0].filter.log_normaliser, brake
 
 
-def log_normaliser(problem: Problem, threads: int) -> float:
+def log_normaliser(problem: Problem, limits: Limits) -> float:
     """The value alone."""
-    split = split_point(problem, threads)
-    with blas_held(problem, threads, split):
-        return filter_ends(problem, split, lambda end: end.filter.run(), None, make_asked(problem, None))[2]
+    split = split_point(problem, limits)
+    with blas_held(problem, limits, split):
+        return filter_ends(problem, limits, split, lambda end: end.filter.run(), None, make_asked(problem, None))[2]
 
 
 def there_and_back(
-    problem: Problem, threads: int, queries: Layout | None, asked: Asked
+    problem: Problem, limits: Limits, queries: Layout | None, asked: Asked
 ) -> tuple[list[End], Meeting | None, float]:
     """Forward and backward sweeps; queries, if any, are answered on the way back."""
 
@@ -163,9 +167,9 @@ def there_and_back(
     def backward(end: End) -> None:
         end.filter.run_back(end.adjoint.vector, end.adjoint.matrix.reshape(-1), end.gradient, queries is not None)
 
-    split = split_point(problem, threads)
-    with blas_held(problem, threads, split):
-        ends, meeting, total, brake = filter_ends(problem, split, forward, queries, asked)
+    split = split_point(problem, limits)
+    with blas_held(problem, limits, split):
+        ends, meeting, total, brake = filter_ends(problem, limits, split, forward, queries, asked)
         if meeting is not None:
             for end, side in zip(ends, (meeting.left, meeting.right), strict=True):
                 end.adjoint.vector[:] = side.vector
@@ -174,25 +178,25 @@ def there_and_back(
     return ends, meeting, total
 
 
-def filter_answers(problem: Problem, queries: Layout, asked: Asked) -> None:
+def filter_answers(problem: Problem, limits: Limits, queries: Layout, asked: Asked) -> None:
     """Answer the queries by what was seen up to each."""
-    end = make_end(problem, problem.num_times, False, queries, asked, Brake())
+    end = make_end(problem, limits, problem.num_times, False, queries, asked, Brake())
     with single_blas_thread():
         end.filter.run(answer=True)
 
 
-def last_state(problem: Problem) -> tuple[Side, float]:
+def last_state(problem: Problem, limits: Limits) -> tuple[Side, float]:
     """The state at the last time given everything, and the log normaliser."""
-    end = make_end(problem, problem.num_times, False, None, make_asked(problem, None), Brake())
+    end = make_end(problem, limits, problem.num_times, False, None, make_asked(problem, None), Brake())
     with single_blas_thread():
         end.filter.run()
     square = (problem.size, problem.size)
     return Side(end.filter.mean, end.filter.covariance.reshape(square)), end.filter.log_normaliser
 
 
-def value_and_gradient(problem: Problem, threads: int) -> tuple[float, SeriesGradient]:
+def value_and_gradient(problem: Problem, limits: Limits) -> tuple[float, SeriesGradient]:
     """The log normaliser and its gradient."""
-    ends, meeting, total = there_and_back(problem, threads, None, make_asked(problem, None))
+    ends, meeting, total = there_and_back(problem, limits, None, make_asked(problem, None))
     components = []
     for number, part in enumerate(problem.components):
         components.append(component_gradient(problem, number, part, ends, meeting))

@@ -2,36 +2,24 @@
 """Forward and backward sweeps over a series, or a half of it, in bounded memory and in slices that can be interrupted."""
 
 import itertools
+from typing import NamedTuple
 
 import numpy as np
 
+from weft.engines.base import filter_flops
 from weft.engines.cpu.adjoint import Gradient
 from weft.engines.cpu.blas import ROUTINES
 from weft.engines.cpu.blocks import Structure
 from weft.engines.cpu.compiled import kernels
 from weft.engines.cpu.filter import Asked, Kept, Sweep, Work
 from weft.engines.cpu.interrupts import Brake
+from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import FilterFailure, Problem
 from weft.engines.cpu.shelf import LINE, Shelf, make_aligned
 from weft.engines.cpu.triangular import BLOCK
 
-# A series whose steps fit in this is kept whole for the way back; a longer one is filtered twice, its segments again on the way back.
-WHOLE_BUDGET = 640 * 2**20
-# Then this is for the steps of one segment and the checkpoints: more of it would save little.
-SEGMENT_BUDGET = 64 * 2**20
-SHELF = Shelf(for_a_while=WHOLE_BUDGET)
-# Between two slices Python looks for Ctrl-C.
-SECONDS_PER_SLICE = 0.1
-# A low guess of the speed of the kernels, for the length of a slice and for whether a second thread pays.
-FLOPS_PER_SECOND = 5e9
-
-
-def flops_per_step(num_rows: np.ndarray, size: int, num_bottleneck: int) -> np.ndarray:
-    """Rough work of one forward and one backward step at times with so many rows."""
-    rank = np.minimum(num_rows, num_bottleneck)
-    latent = size / num_bottleneck
-    moving = (8 * latent + 6) * size**2
-    return moving + 3 * rank * size**2 + 8 * rank * num_bottleneck * size + 4 * num_rows * num_bottleneck**2 + 5e3
+# One for the process, whatever the limits of a call.
+SHELF = Shelf(for_a_while=Limits().whole_bytes)
 
 
 def make_work(structure: Structure) -> Work:
@@ -70,10 +58,11 @@ def make_work(structure: Structure) -> Work:
     return Work(**arrays, info=np.zeros(1, dtype=np.int32))
 
 
-def kept_lengths(size: int, num_bottleneck: int, most_rank: int, compressed: bool) -> tuple[int, ...]:
-    """Numbers kept of one step, in the order of the fields of `Kept` but the last."""
-    observe = most_rank * num_bottleneck if compressed else 0
-    return (size * size, size, most_rank * size, observe, most_rank * most_rank, most_rank)
+def kept_lengths(size: int, num_bottleneck: int, most_rows: int) -> tuple[int, ...]:
+    """Numbers kept of one step, in the order of the fields of `Kept` but the last; `most_rows` of any time."""
+    rank = min(most_rows, num_bottleneck)
+    observe = rank * num_bottleneck if most_rows > num_bottleneck else 0
+    return (size * size, size, rank * size, observe, rank * rank, rank)
 
 
 def carve(buffer: np.ndarray, count: int, lengths: tuple[int, ...]) -> Kept:
@@ -83,15 +72,29 @@ def carve(buffer: np.ndarray, count: int, lengths: tuple[int, ...]) -> Kept:
     return Kept._make([*parts, np.empty(count, dtype=np.int64)])
 
 
-def segment_length(count: int, step: int, checkpoint: int, share: float = 1.0) -> int:
-    """The whole series if its kept steps fit the budget, else the longest segment that does; about sqrt(count) if none does.
+class SegmentPlan(NamedTuple):
+    """Steps of one segment, and the bytes of them and of all checkpoints."""
 
-    `step` and `checkpoint` (one a segment) are the bytes of one of each; `share` is the part of the budgets to use.
+    length: int
+    bytes: int
+
+
+def plan_segments(count: int, lengths: tuple[int, ...], size: int, limits: Limits, share: float = 1.0) -> SegmentPlan:
+    """How `count` steps, of which so many numbers are kept each (see `kept_lengths`), are kept in a share of the limits."""
+    step, checkpoint = 8 * (sum(lengths) + 1), 8 * (size * size + size)
+    length = min(segment_length(count, step, checkpoint, limits, share), count)
+    return SegmentPlan(length, length * step + -(-count // max(length, 1)) * checkpoint)
+
+
+def segment_length(count: int, step: int, checkpoint: int, limits: Limits, share: float = 1.0) -> int:
+    """The whole series if its kept steps fit the limits, else the longest segment that does; about sqrt(count) if none does.
+
+    `step` and `checkpoint` (one a segment) are the bytes of one of each; `share` is the part of the limits to use.
     """
-    if count * step + checkpoint <= share * WHOLE_BUDGET:
+    if count * step + checkpoint <= share * limits.whole_bytes:
         return count
     # length * step + (count / length + 1) * checkpoint = budget, the larger root.
-    room = share * SEGMENT_BUDGET - checkpoint
+    room = share * limits.segment_bytes - checkpoint
     discriminant = room**2 - 4 * step * checkpoint * count
     smallest_memory = int(np.ceil(np.sqrt(count * checkpoint / step)))
     if room <= 0 or discriminant < 0:
@@ -104,10 +107,10 @@ def segments(count: int, length: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise([0, *range(count - (count - 1) // length * length, count + 1, length)]))
 
 
-def slices(flops: np.ndarray, first: int, last: int) -> list[tuple[int, int]]:
-    """`first` to `last` in pieces of about SECONDS_PER_SLICE, by the cumulative work before each step."""
+def slices(flops: np.ndarray, first: int, last: int, limits: Limits) -> list[tuple[int, int]]:
+    """`first` to `last` in pieces of about `slice_seconds`, by the cumulative work before each step."""
     whole = flops[last] - flops[first]
-    pieces = int(whole / (FLOPS_PER_SECOND * SECONDS_PER_SLICE))
+    pieces = int(whole / (limits.flops_per_second * limits.slice_seconds))
     if pieces <= 1:
         return [(first, last)]
     inner = np.searchsorted(flops, flops[first] + whole * np.arange(1, pieces) / pieces)
@@ -121,6 +124,7 @@ class Filter:
     def __init__(
         self,
         problem: Problem,
+        limits: Limits,
         sweep: Sweep,
         mean: np.ndarray,
         covariance: np.ndarray,
@@ -128,23 +132,29 @@ class Filter:
         brake: Brake,
         times: np.ndarray,
     ):
-        self.problem, self.sweep, self.asked, self.brake, self.times = problem, sweep, asked, brake, times
+        self.problem, self.limits, self.sweep, self.asked, self.brake, self.times = (
+            problem,
+            limits,
+            sweep,
+            asked,
+            brake,
+            times,
+        )
         self.mean, self.covariance = mean.copy(), covariance.copy()
         self.start_mean, self.start_covariance = mean, covariance
         self.work = make_work(problem.structure)
         self.log_normaliser = 0.0
         self.num_steps = len(sweep.step)
         counts = sweep.row_stop - sweep.row_start + sweep.query_stop - sweep.query_start
-        self._flops = np.concatenate([[0.0], np.cumsum(flops_per_step(counts, problem.size, problem.num_bottleneck))])
-        self._most_rank = int(min(counts.max(initial=0), problem.num_bottleneck))
-        self._compressed = bool((sweep.row_stop - sweep.row_start).max(initial=0) > problem.num_bottleneck)
+        self._flops = np.concatenate([[0.0], np.cumsum(filter_flops(counts, problem.size, problem.num_bottleneck))])
+        self._most_rows = int((sweep.row_stop - sweep.row_start).max(initial=0))
         self._memory = np.empty(0)
-        self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1, False))
+        self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1))
         self._checkpoints: list[tuple[int, np.ndarray, np.ndarray]] = []
 
     def _forward(self, first: int, last: int, keep: bool, base: int, answer: bool) -> float:
         total = 0.0
-        for begin, end in slices(self._flops, first, last):
+        for begin, end in slices(self._flops, first, last, self.limits):
             self.brake.check()
             share, broken = kernels().forward(
                 ROUTINES,
@@ -173,13 +183,11 @@ class Filter:
 
     def run_keeping(self, share: float) -> None:
         """The value, keeping what the way back needs in a share of the budgets: a checkpoint a segment, and every step of the last."""
-        size, bottleneck, rank = self.problem.size, self.problem.num_bottleneck, self._most_rank
-        lengths = kept_lengths(size, bottleneck, rank, self._compressed)
-        length = segment_length(self.num_steps, 8 * (sum(lengths) + 1), 8 * (size * size + size), share)
-        count = min(length, self.num_steps)
-        self._memory = SHELF.take(count * sum(lengths))
-        self._kept = carve(self._memory, count, lengths)
-        for first, last in segments(self.num_steps, length):
+        lengths = kept_lengths(self.problem.size, self.problem.num_bottleneck, self._most_rows)
+        plan = plan_segments(self.num_steps, lengths, self.problem.size, self.limits, share)
+        self._memory = SHELF.take(plan.length * sum(lengths))
+        self._kept = carve(self._memory, plan.length, lengths)
+        for first, last in segments(self.num_steps, plan.length):
             final = last == self.num_steps
             if not final:
                 self._checkpoints.append((first, self.mean.copy(), self.covariance.copy()))
@@ -195,7 +203,7 @@ class Filter:
             if last < self.num_steps:
                 self.mean, self.covariance = mean, covariance
                 self._forward(first, last, True, first, False)
-            for begin, end in reversed(slices(self._flops, first, last)):
+            for begin, end in reversed(slices(self._flops, first, last, self.limits)):
                 self.brake.check()
                 kernels().backward(
                     ROUTINES,
@@ -216,7 +224,7 @@ class Filter:
             last = first
         SHELF.give_back(self._memory)
         self._memory = np.empty(0)
-        self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1, False))
+        self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1))
 
 
 def breakdown(problem: Problem, time: int) -> FilterFailure:

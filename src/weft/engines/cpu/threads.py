@@ -28,8 +28,6 @@ def available_threads(threads: int | None) -> int:
     """`threads`, or by default two where this process may use two processors: a series has two ends."""
     if threads is None:
         return min(2, num_processors())
-    if threads < 1:
-        raise ValueError(f"threads must be 1 or more; it is {threads}")
     return threads
 
 
