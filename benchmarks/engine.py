@@ -10,7 +10,6 @@ compares with dgemm on two cores measured in the same run.
 
 import argparse
 import concurrent.futures
-import functools
 import itertools
 import json
 import pathlib
@@ -28,8 +27,9 @@ from rich.table import Table
 
 import weft
 from weft.data.layout import Layout
-from weft.engines import cpu, scan
+from weft.engines.cpu import CpuEngine, Limits
 from weft.engines.cpu.threads import single_blas_thread
+from weft.engines.scan import ScanEngine
 from weft.inference.prior import chain_at
 from weft.state_space.chain import Rows
 
@@ -144,9 +144,9 @@ def time_one(bottleneck, latent, components, quick):
         "commit": circumstances()["commit"],
     }
     engines = {
-        "cpu 1": (functools.partial(cpu.log_normaliser, threads=1), arguments),
-        "cpu 2": (functools.partial(cpu.log_normaliser, threads=2), arguments),
-        "scan": (scan.log_normaliser, fewer),
+        "cpu 1": (CpuEngine(Limits(threads=1)).log_normaliser, arguments),
+        "cpu 2": (CpuEngine(Limits(threads=2)).log_normaliser, arguments),
+        "scan": (ScanEngine().log_normaliser, fewer),
     }
     for name, (engine, given) in engines.items():
         for what, function in (
@@ -174,12 +174,12 @@ def peak_memory(shape):
     """Megabytes that one value+gradient adds to its inputs, in a process of its own."""
     arguments = problem(*shape)
     small = problem(*shape[:3], 50, shape[4])
-    jax.block_until_ready(value_and_gradient(cpu.log_normaliser, small)())
+    jax.block_until_ready(value_and_gradient(CpuEngine().log_normaliser, small)())
     # The peak so far is forgotten first; it may be that of the process this one was forked from.
     pathlib.Path("/proc/self/clear_refs").write_text("5")
     before = memory_status("VmRSS")
     start = time.perf_counter()
-    jax.block_until_ready(value_and_gradient(cpu.log_normaliser, arguments)())
+    jax.block_until_ready(value_and_gradient(CpuEngine().log_normaliser, arguments)())
     return {
         "megabytes": (memory_status("VmHWM") - before) / 1e3,
         "seconds": time.perf_counter() - start,
@@ -207,7 +207,7 @@ def growth(quick):
     """Seconds of value+gradient over series of growing length, q = 10, D = 2."""
     record = {}
     for num_times in (1000, 10_000) if quick else (1000, 10_000, 100_000):
-        function = value_and_gradient(cpu.log_normaliser, problem(10, 2, 1, num_times))
+        function = value_and_gradient(CpuEngine().log_normaliser, problem(10, 2, 1, num_times))
         jax.block_until_ready(function())
         record[num_times] = best_of(function, 3)
     return record

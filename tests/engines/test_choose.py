@@ -9,8 +9,6 @@ import pickle
 import sys
 import tomllib
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -70,7 +68,7 @@ def test_an_engine_of_another_package_is_found_by_its_entry_point(tmp_path, monk
     assert_allclose(
         weft.log_evidence(model, data, engine="jacquard"), weft.log_evidence(model, data, engine="scan"), rtol=1e-14
     )
-    with pytest.raises(TypeError, match="entry point 'looms:broken' of the engine 'broken' makes no weft.Engine"):
+    with pytest.raises(TypeError, match=r"entry point 'looms:broken' of the engine 'broken' makes no weft\.Engine"):
         named_engine("broken")
     with pytest.raises(ValueError, match=r"one of 'auto', 'cpu', 'scan', 'parallel', 'broken', 'jacquard'.*'steam'"):
         weft.condition(model, data, engine="steam")
@@ -79,7 +77,7 @@ def test_an_engine_of_another_package_is_found_by_its_entry_point(tmp_path, monk
 
 
 def test_auto_is_the_cheapest_for_the_shape(monkeypatch):
-    dear, cheap = Priced(flops=100.0), Priced(flops=0.01)
+    dear, cheap = Priced(flops=1000.0), Priced(flops=0.01)
     monkeypatch.setattr(choose, "named_engine", {"cpu": CpuEngine(), "dear": dear, "cheap": cheap}.get)
     monkeypatch.setitem(choose.AUTOMATIC, "cpu", ("cpu", "dear"))
     assert choose_engine("auto", even_shape(100, 2)) == dear
@@ -144,8 +142,6 @@ def test_engines_are_values(engine):
     assert hash(again) == hash(engine)
     assert copy.deepcopy(engine) == engine
     assert len(set(ENGINES)) == len(ENGINES)
-    arguments = jax.tree.map(jnp.asarray, chains.for_engine(chains.stationary(3)))
-    assert again.log_normaliser(*arguments) == engine.log_normaliser(*arguments)
 
 
 def test_an_engine_crosses_a_spawn():

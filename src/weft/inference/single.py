@@ -29,7 +29,8 @@ from weft.state_space.chain import Chain, Queries, Rows
 from weft.state_space.features import Basis
 
 
-def condition(model: Model, data: Observations, *, power: float = 0.0, engine: str | Engine = "auto"
+def condition(
+    model: Model, data: Observations, *, power: float = 0.0, engine: str | Engine = "auto"
 ) -> "SinglePosterior":
     """The posterior of `model` given `data`; `power` as in `log_evidence`."""
     require_float64()
