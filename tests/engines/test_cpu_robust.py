@@ -28,11 +28,9 @@ from weft.state_space.chain import Rows
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def function_of_values(dense):
+def function_of_values(dense, engine=CpuEngine()):  # noqa: B008
     chain, weights, rows = jax.tree.map(jnp.asarray, chains.for_engine(dense))
-    return lambda value: CpuEngine().log_normaliser(
-        chain, weights, Rows(rows.layout, rows.place, value, rows.precision)
-    )
+    return lambda value: engine.log_normaliser(chain, weights, Rows(rows.layout, rows.place, value, rows.precision))
 
 
 def blas_threads():
@@ -166,11 +164,11 @@ def test_ten_thousand_calls():
     assert output == "done\n"
 
 
-def test_two_python_threads_at_once(monkeypatch):
+def test_two_python_threads_at_once():
     """Each starts from both ends: four threads, and BLAS as found afterwards."""
-    monkeypatch.setattr(series, "SECONDS_FOR_TWO", -1e3)
+    both_ends = CpuEngine(Limits(threads=2, seconds_for_two=-1e3))
     dense = [chains.stationary(seed) for seed in (1, 2)]
-    calls = [jax.jit(jax.value_and_grad(function_of_values(each))) for each in dense]
+    calls = [jax.jit(jax.value_and_grad(function_of_values(each, both_ends))) for each in dense]
     expected = [float(call(jnp.asarray(each.value))[0]) for call, each in zip(calls, dense, strict=True)]
     before = blas_threads()
 

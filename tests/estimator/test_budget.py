@@ -35,10 +35,10 @@ def test_stretches_are_within_the_work_and_reach_from_the_first_time_to_the_last
 
 def test_work_grows_with_pseudo_points_rows_and_times():
     counts = np.full(100, 30)
-    base = work_of([(40, 2), (40, 1)], counts, 500)
-    assert work_of([(80, 2), (80, 1)], counts, 500) > 3 * base
-    assert work_of([(40, 2), (40, 1)], 4 * counts, 500) > base
-    assert_allclose(work_of([(40, 2), (40, 1)], np.full(300, 30), 500), 3 * base)
+    base = work_of([(40, 2), (40, 1)], counts)
+    assert work_of([(80, 2), (80, 1)], counts) > 3 * base
+    assert work_of([(40, 2), (40, 1)], 4 * counts) > base
+    assert_allclose(work_of([(40, 2), (40, 1)], np.full(300, 30)), 3 * base)
 
 
 def test_folds_predicted_are_what_the_work_allows():
@@ -59,7 +59,7 @@ def test_a_long_series_gets_fewer_pseudo_points(monkeypatch):
 
     assert count() == placement.MOST_POINTS
     for most in (60, 35):
-        within = work_of([(most, 2), (most, 1)], np.full(3, 200), 200)
+        within = work_of([(most, 2), (most, 1)], np.full(3, 200))
         monkeypatch.setattr(placement, "PASS_WORK", within)
         assert count() == most
     monkeypatch.setattr(placement, "PASS_WORK", 0.0)
