@@ -75,11 +75,11 @@ def read_set(name: str) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 def chosen_transform(name: str, train: pd.DataFrame) -> str | None:
     """The transform that the command line would choose."""
-    from weft.data.inspect import survey_table
+    from weft.data.inspect import count_table
     from weft.data.tables import as_table
 
     space = SETS[name][1]
-    return survey_table(as_table(train), time="time", space=space, target="value").advice.transform
+    return count_table(as_table(train), time="time", space=space, target="value").advice.transform
 
 
 def run_weft(name: str, train: pd.DataFrame, test: pd.DataFrame, transform: str | None, *, by_station: bool) -> dict:

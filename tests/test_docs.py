@@ -13,7 +13,7 @@ import sys
 import pytest
 
 from weft.cli import main
-from weft.config import read_settings
+from weft.project.settings import read_settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]

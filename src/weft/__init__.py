@@ -27,7 +27,8 @@ _HOMES = {
         "SumSeparable",
         "Wiener",
     ),
-    "weft.estimator": ("SpaceTimeGP", "compare"),
+    "weft.comparison": ("compare",),
+    "weft.space_time_gp": ("SpaceTimeGP",),
     "weft.likelihoods": (
         "Bernoulli",
         "Beta",
@@ -50,6 +51,7 @@ _HOMES = {
     "weft.loading": ("load",),
     "weft.inference.posterior": ("Posterior",),
     "weft.inference.single": ("condition",),
+    "weft.project.surveys": ("survey",),
     "weft.pseudo_points": ("place",),
     "weft.training.estimate": ("Estimate", "estimate"),
     "weft.training.fitting": ("FitResult", "fit"),

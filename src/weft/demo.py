@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
 
-    from weft.estimator import SpaceTimeGP
+    from weft.space_time_gp import SpaceTimeGP
 
 __all__ = ["DemoResult", "bundled", "heights", "run_demo", "temperatures"]
 
@@ -68,9 +68,9 @@ def heights(*dates: str) -> "xr.Dataset":
 def run_demo(folder: str | pathlib.Path, *, say: Callable[[str], Any] = print) -> DemoResult:
     """Fit the bundled temperatures with defaults, score held-out rows, and write a map and a report to `folder`."""
     from weft.data.files import check_output
-    from weft.estimator import SpaceTimeGP
     from weft.estimator.evaluation import summaries_of
     from weft.report.build import build_report
+    from weft.space_time_gp import SpaceTimeGP
 
     started = time.perf_counter()
     folder = pathlib.Path(folder)

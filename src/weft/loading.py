@@ -6,10 +6,10 @@ import pathlib
 import jax
 
 from weft.data.archive import read_archive, refuse
-from weft.estimator import SpaceTimeGP
 from weft.estimator import storage as estimator_storage
 from weft.inference.posterior import KIND, Posterior
 from weft.inference.storage import read_posterior
+from weft.space_time_gp import SpaceTimeGP
 
 
 def load(path: str | pathlib.Path) -> Posterior | SpaceTimeGP:
@@ -28,3 +28,11 @@ def load(path: str | pathlib.Path) -> Posterior | SpaceTimeGP:
             raise
         refuse(path, str(error))
     refuse(path, f"it holds a {kind!r}, which this weft does not know")
+
+
+def load_estimator(path: str | pathlib.Path) -> SpaceTimeGP:
+    """The estimator in a file; a posterior saved by hand has no columns to work with and is refused."""
+    loaded = load(path)
+    if not isinstance(loaded, SpaceTimeGP):
+        raise ValueError(f"{str(path)!r} holds a {type(loaded).__name__}, not a model of a table; make one with fit")
+    return loaded

@@ -3,16 +3,13 @@
 
 import os
 import pathlib
+from typing import Any
 
 import pandas as pd
-import pytest
 
 from tests.cli.conftest import COLUMNS, Run, assert_refused
-from weft.config import DataSettings, ReportSettings, Settings
-
-
-def settings_for(**data: object) -> Settings:
-    return Settings(data=DataSettings(time="date", space=("lat", "lon"), target="tmax", **data))  # type: ignore[arg-type]
+from weft.project.settings import ReportSettings, Settings
+from weft.project.surveys import surveyed
 
 
 def test_copies_are_refused_before_any_fit(run: Run, folder: pathlib.Path, small_table: pathlib.Path) -> None:
@@ -38,25 +35,21 @@ def test_check_counts_copies_and_says_what_becomes_of_them(run: Run, small_table
 
 
 def test_which_copies_may_be_measurements(small_table: pathlib.Path) -> None:
-    from weft.cli.duplicates import copies_of, objection_to, refuse_copies
+    def objection(data: pd.DataFrame, *, target: str = "tmax", **said: Any) -> str | None:
+        known = Settings(options={"time": "date", "space": ("lat", "lon"), "target": target}, **said)
+        return surveyed(known, data, advised=False).objection
 
     table = pd.read_csv(small_table)
     flats = table.drop(columns="station")
     few, many = (pd.concat([flats, flats[:count]]) for count in (len(flats) // 10, len(flats) // 8))
-    settings = settings_for()
-    assert copies_of(settings, few).number == len(flats) // 10
     # Without stations a few are no wonder, more than a tenth are.
-    assert objection_to(copies_of(settings, few), settings, few) is None
-    assert objection_to(copies_of(settings, many), settings, many) is not None
-    kept = settings_for(keep_duplicates=True)
-    assert objection_to(copies_of(kept, many), kept, many) is None
+    assert objection(few) is None
+    assert objection(many) is not None
+    assert objection(many, keep_duplicates=True) is None
     # Another value at the same time and place is another measurement.
-    measured = pd.concat([table, table[:3].assign(tmax=99.0)])
-    refuse_copies(copies_of(settings, measured), settings, measured)
+    assert objection(pd.concat([table, table[:3].assign(tmax=99.0)])) is None
     # A column that the config names makes stations of places, whatever it is called; a target never does.
-    named = Settings(data=settings.data, report=ReportSettings(station="elevation"))
-    with pytest.raises(ValueError, match="rows repeat another in every column"):
-        refuse_copies(copies_of(named, few), named, few)
-    target = Settings(data=DataSettings(time="date", space=("lat", "lon"), target="site_level"))
-    renamed = few.rename(columns={"tmax": "site_level"})
-    assert objection_to(copies_of(target, renamed), target, renamed) is None
+    said = objection(few, report=ReportSettings(station="elevation"))
+    assert said is not None
+    assert f"{len(flats) // 10} of {len(few)} rows repeat another in every column" in said
+    assert objection(few.rename(columns={"tmax": "site_level"}), target="site_level") is None

@@ -49,11 +49,11 @@ def test_version(run: Run) -> None:
 
 
 def test_doctor_says_what_is_not_well(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("weft.cli.health._self_test", lambda engine: 1e-14)
+    monkeypatch.setattr("weft.project.health._self_test", lambda engine: 1e-14)
     record = run("doctor", "--json").json
     assert record["problems"] == []
     assert set(record["engines"]) == {"cpu", "scan", "parallel"}
-    monkeypatch.setattr("weft.cli.health._self_test", lambda engine: 1e-3 if engine == "scan" else 1e-14)
+    monkeypatch.setattr("weft.project.health._self_test", lambda engine: 1e-3 if engine == "scan" else 1e-14)
     outcome = run("doctor")
     assert outcome.status == 1
     assert "PROBLEM: engine scan is off by 1.0e-03 of the right answer" in outcome.out

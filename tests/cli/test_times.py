@@ -9,7 +9,6 @@ import pytest
 
 from tests.cli.conftest import COLUMNS, Run, assert_refused
 from weft.cli.options import DEFAULT_MODEL, ColumnOptions, settings_from
-from weft.config import estimator_arguments
 
 
 @pytest.fixture
@@ -50,4 +49,4 @@ def test_a_time_format_settles_it_from_fit_to_predictions(
 @pytest.mark.parametrize(("text", "step"), [("5", 5.0), ("0.25", 0.25), ("1D", "1D")])
 def test_a_time_step_may_be_a_number(text: str, step: object) -> None:
     settings = settings_from(None, None, ColumnOptions(time="t", time_step=text), DEFAULT_MODEL)
-    assert estimator_arguments(settings)["time_step"] == step
+    assert settings.arguments() == {"time": "t", "time_step": step}

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 
 from tests.cli.conftest import COLUMNS, Run, assert_refused
+from weft import SpaceTimeGP
 
 Spoil = Callable[[pd.DataFrame], pd.DataFrame]
 
@@ -236,7 +237,7 @@ def test_fault_of_ours_is_told_apart(run: Run, small_table: pathlib.Path, monkey
     def broken(path: object) -> None:
         np.zeros(2) + np.zeros(3)
 
-    monkeypatch.setattr("weft.data.files.read_table", broken)
+    monkeypatch.setattr("weft.project.surveys.read_table", broken)
     outcome = run("fit", small_table, *COLUMNS)
     assert outcome.status == 1
     assert "Traceback" in outcome.err
@@ -269,7 +270,7 @@ def test_run_is_refused_before_the_fit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whatever would only be found out once a long fit has ended, and nothing is left behind."""
-    monkeypatch.setattr("weft.cli.modelling.fit_estimator", lambda *given, **more: pytest.fail("it was fitted"))
+    monkeypatch.setattr(SpaceTimeGP, "fit", lambda *given, **more: pytest.fail("it was fitted"))
     table = pd.read_csv(small_table)
     table.to_csv("rows.csv", index=False)
     table.drop(columns="elevation").to_csv("flat.csv", index=False)
@@ -286,6 +287,6 @@ def test_run_is_refused_before_the_fit(
 def test_evaluation_is_refused_before_the_fit(
     run: Run, small_table: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("weft.cli.modelling.fit_estimator", lambda *given, **more: pytest.fail("it was fitted"))
+    monkeypatch.setattr(SpaceTimeGP, "fit", lambda *given, **more: pytest.fail("it was fitted"))
     arguments = ("evaluate", small_table, *COLUMNS, "--by", "random,station", "--folds", "40")
     assert_refused(run(*arguments), "40 distinct places")

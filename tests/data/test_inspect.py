@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 import xarray as xr
 
-from weft.data.inspect import guess_columns, survey_table
+from weft.data.inspect import count_table, guess_columns
 from weft.data.tables import as_table
 
 
@@ -115,7 +115,7 @@ def test_a_grid_is_understood_too():
 
 
 def test_counts_of_rows_times_places_gaps_and_doubles():
-    survey = survey_table(
+    survey = count_table(
         table(
             # Days 0, 1, 2, 6: a gap of four days. (0, place 0) three times, twice with the same value.
             time=pd.to_datetime(["2020-01-03", "2020-01-01", "2020-01-01", "2020-01-01", "2020-01-02", "2020-01-07"]),
@@ -144,7 +144,7 @@ def test_what_the_target_looks_like():
     def looks(values, num_places=1):
         times = np.repeat(np.arange(len(values) / num_places), num_places)
         x = np.tile(np.arange(float(num_places)), len(values) // num_places)
-        return survey_table(table(t=times, x=x, v=values), time="t", space=("x",), target="v")
+        return count_table(table(t=times, x=x, v=values), time="t", space=("x",), target="v")
 
     generator = np.random.default_rng(0)
     survey = looks(generator.poisson(3.0, 200).astype(float))
@@ -169,7 +169,7 @@ def test_the_transform_is_the_mildest_under_which_changes_do_not_depend_on_the_l
     times, x = np.repeat(np.arange(300.0), 5), np.tile(np.arange(5.0), 300)
 
     def chosen(values):
-        survey = survey_table(table(t=times, x=x, v=values), time="t", space=("x",), target="v")
+        survey = count_table(table(t=times, x=x, v=values), time="t", space=("x",), target="v")
         return survey.advice.transform
 
     assert chosen(levels * np.exp(0.2 * draws)) == "log"
@@ -179,6 +179,6 @@ def test_the_transform_is_the_mildest_under_which_changes_do_not_depend_on_the_l
     with_zeros[::50] = 0.0
     assert chosen(with_zeros) == "log1p"
     # Values that are never at one place twice, so that only their own skew can tell.
-    scattered = survey_table(table(t=times, x=np.arange(1500.0), v=np.exp(draws)), time="t", space=("x",), target="v")
+    scattered = count_table(table(t=times, x=np.arange(1500.0), v=np.exp(draws)), time="t", space=("x",), target="v")
     assert scattered.advice.transform == "log"
     assert "skewed" in scattered.advice.reason

@@ -10,7 +10,7 @@ import pytest
 
 from weft.data.clock import learn_clock
 from weft.data.files import read_table, write_table
-from weft.data.inspect import guess_columns, survey_table
+from weft.data.inspect import count_table, guess_columns
 from weft.data.scaling import learn_scaling
 from weft.data.tables import as_table, numbers
 
@@ -71,7 +71,7 @@ def test_a_file_as_its_publisher_wrote_it(shared_data):
     table = as_table(read_table(shared_data / "ghcn_pnw" / "raw" / "access_csv" / "CA001016640.csv"))
     guesses = guess_columns(table)
     assert guesses.space.columns == ("LONGITUDE", "LATITUDE", "ELEVATION")
-    survey = survey_table(table, time="DATE", space=guesses.space.columns, target="TMAX")
+    survey = count_table(table, time="DATE", space=guesses.space.columns, target="TMAX")
     assert (survey.num_rows, survey.num_places, survey.first_time) == (699, 1, "2018-06-18")
 
 

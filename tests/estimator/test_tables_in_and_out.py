@@ -11,9 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
 from tests.estimator.tables import DAYS, STATIONS
+from weft import space_time_gp
 from weft.data.files import read_table, write_table
 from weft.data.tables import as_table
-from weft.estimator import space_time_gp
 
 
 def as_dataset(table: pd.DataFrame) -> xr.Dataset:

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from weft.estimator import SpaceTimeGP
+from weft import SpaceTimeGP
 from weft.report import ReportContent, ReportSize, build_report
 
 EVIL = ("<img src=x onerror=alert(1)>", "</script><script>alert(2)</script>", 'O\'Hare & "sons" $x^2$')

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from weft.estimator import SpaceTimeGP
+from weft import SpaceTimeGP
 from weft.report import ReportSize, build_report
 from weft.report.build import gather
 from weft.report.canvas_map import MapAxes, map_axes

@@ -17,11 +17,26 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from weft import __version__
-from weft.cli import answering, judging, machine, modelling, projects
+from weft.cli.check import check
+from weft.cli.compare import compare
+from weft.cli.demo import demo
+from weft.cli.doctor import doctor
+from weft.cli.evaluate import evaluate
+from weft.cli.fit import fit
+from weft.cli.info import info
+from weft.cli.init import init
+from weft.cli.options import INTERRUPTED
+from weft.cli.predict import predict
+from weft.cli.report import report
+from weft.cli.reproduce import reproduce
+from weft.cli.run import run
+from weft.cli.sample import sample
+from weft.cli.score import score
+from weft.cli.update import update
 
 __all__ = ["INTERRUPTED", "SUCCESS", "UNEXPECTED", "WRONG_INPUT", "app", "main"]
 
-SUCCESS, UNEXPECTED, WRONG_INPUT, INTERRUPTED = 0, 1, 2, 130
+SUCCESS, UNEXPECTED, WRONG_INPUT = 0, 1, 2
 
 app = App(
     name="weft",
@@ -37,17 +52,10 @@ app = App(
 )
 
 _VERBS = {
-    "Start here": (machine.demo, projects.init, projects.check, projects.run),
-    "Step by step": (
-        modelling.fit,
-        answering.predict,
-        answering.sample,
-        modelling.update,
-        modelling.info,
-        answering.report,
-    ),
-    "Judging": (judging.score, judging.evaluate, judging.compare),
-    "Other": (machine.doctor, machine.reproduce),
+    "Start here": (demo, init, check, run),
+    "Step by step": (fit, predict, sample, update, info, report),
+    "Judging": (score, evaluate, compare),
+    "Other": (doctor, reproduce),
 }
 for place, (title, verbs) in enumerate(_VERBS.items()):
     group = Group(title, sort_key=place)

@@ -1,46 +1,64 @@
 # SPDX-License-Identifier: MIT
-"""Options that several verbs share, and how they, a config file and the table itself settle what is what."""
+"""Options that several verbs share; those of the estimator are made from where they are declared, `weft.options`."""
 
 import dataclasses
 import pathlib
+import shlex
+import sys
+import typing
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from weft.options import written_options
+
 if TYPE_CHECKING:
-    from weft.config import Settings
-    from weft.data.inspect import Survey
+    from weft.project import Settings
 
 __all__ = [
     "DEFAULT_COLUMNS",
     "DEFAULT_MODEL",
+    "INTERRUPTED",
     "AsJson",
     "ColumnOptions",
     "Config",
+    "KeepDuplicates",
     "ModelFile",
     "ModelOptions",
     "Of",
     "Rows",
+    "RowsFile",
     "RowsOrGrid",
     "TableOfConfig",
-    "advised_model",
-    "completed_settings",
+    "TableOutput",
+    "command_line",
     "names_in",
     "numbers_in",
     "settings_from",
 ]
+
+INTERRUPTED = 130
 
 ModelFile = Annotated[pathlib.Path, Parameter(help="A file written by fit.")]
 RowsOrGrid = Annotated[
     pathlib.Path, Parameter(help="Rows or a grid with the model's columns of time, space and covariates.")
 ]
 Rows = Annotated[pathlib.Path, Parameter(help="Rows with values of the target.")]
+RowsFile = Annotated[
+    pathlib.Path | None, Parameter(help="Also write the scores of every row here, for `weft compare`.")
+]
 TableOfConfig = Annotated[
     pathlib.Path | None, Parameter(help="csv, parquet, NetCDF or Zarr; may be left out if the config names it.")
+]
+TableOutput = Annotated[
+    pathlib.Path, Parameter(name=["--output", "-o"], help="csv, parquet, NetCDF or Zarr, by its name.")
 ]
 AsJson = Annotated[bool, Parameter(name="--json", help="One line of JSON instead of text.", show_default=False)]
 Config = Annotated[
     pathlib.Path | None, Parameter(help="A weft.toml (see `weft init`); options given here go before it.")
+]
+KeepDuplicates = Annotated[
+    bool, Parameter(help="Rows that repeat another in every column are measurements too.", show_default=False)
 ]
 Of = Annotated[
     Literal["observation", "field"],
@@ -48,48 +66,29 @@ Of = Annotated[
 ]
 
 
-def _option(help: str, **more: Any) -> Parameter:
-    return Parameter(help=help, **more)
+def _made_from(section: str, group: str) -> Any:
+    """A class with a field for every option of a section of weft.toml: text, but for single numbers and switches."""
+    fields: list[tuple[str, Any, Any]] = []
+    for name, written in written_options(section).items():
+        kind = written.kind if written.kind in (int, float, bool) else str
+        negative = f"--no-{name.replace('_', '-')}" if kind is bool else ()
+        fields.append((name, Annotated[kind | None, Parameter(help=written.help, negative=negative)], None))
+    # The module, because cyclopts looks into no class of the standard library's.
+    made = dataclasses.make_dataclass(group, fields, frozen=True, kw_only=True, namespace={"__module__": __name__})
+    return Parameter(name="*", group=group)(made)
 
 
-@Parameter(name="*", group="Columns")
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ColumnOptions:
-    """Which column is what; lists are separated by commas."""
+if TYPE_CHECKING:
 
-    time: Annotated[str | None, _option("The column of times. Guessed if not given, as are --space and --target.")] = (
-        None
-    )
-    space: Annotated[str | None, _option("Columns that say where, such as lat,lon,elevation.")] = None
-    target: Annotated[str | None, _option("The column to learn.")] = None
-    covariates: Annotated[str | None, _option("Columns with linear effects.")] = None
-    noise_variance: Annotated[str | None, _option("The column of each row's own noise variance.")] = None
-    exposure: Annotated[str | None, _option("The column of exposures (counts).")] = None
-    trials: Annotated[str | None, _option("The column of trials (binomial).")] = None
-    time_step: Annotated[
-        str | None, _option("Put times on a regular step, such as 1D or 6h; for plain numbers, a number.")
-    ] = None
-    time_format: Annotated[str | None, _option("How times are written where that is not plain, such as %d/%m/%Y.")] = (
-        None
-    )
-    units: Annotated[str | None, _option("Units of the target, for gridded output.")] = None
+    class ColumnOptions:
+        """Which column is what; lists are separated by commas."""
 
+    class ModelOptions:
+        """How to model; what is left out has the defaults of SpaceTimeGP."""
 
-@Parameter(name="*", group="Model")
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ModelOptions:
-    """How to model; what is left out has the defaults of SpaceTimeGP."""
-
-    likelihood: Annotated[str | None, _option("gaussian, student_t, poisson, negative_binomial, bernoulli, ...")] = None
-    pseudo_points: Annotated[str | None, _option("A count, auto, or exact.")] = None
-    transform: Annotated[str | None, _option("Of the target: log, log1p, sqrt, logit or identity.")] = None
-    seasonality: Annotated[str | None, _option("yearly, weekly, daily, or lengths such as 12h.")] = None
-    power: Annotated[float | None, _option("0 for the variational bound, 1 for FITC, between for power EP.")] = None
-    engine: Annotated[str | None, _option("auto, cpu, scan or parallel.")] = None
-    seed: Annotated[int | None, _option("Of everything that is drawn.")] = None
-    max_iterations: Annotated[int | None, _option("Where to stop learning at the latest.")] = None
-    learning_rows: Annotated[str | None, _option("Rows to learn parameters from: a count, auto, or all.")] = None
-
+else:
+    ColumnOptions = _made_from("data", "Columns")
+    ModelOptions = _made_from("model", "Model")
 
 DEFAULT_COLUMNS = ColumnOptions()
 DEFAULT_MODEL = ModelOptions()
@@ -111,100 +110,41 @@ def numbers_in(text: str, option: str) -> tuple[float, ...]:
 
 
 def settings_from(
-    config: pathlib.Path | None, table: pathlib.Path | None, columns: ColumnOptions, model: ModelOptions
+    config: pathlib.Path | None,
+    table: pathlib.Path | None,
+    columns: ColumnOptions,
+    model: ModelOptions,
+    *,
+    keep_duplicates: bool = False,
 ) -> "Settings":
     """The config's settings, or none, with every option that was given put in their place."""
     import msgspec
 
-    from weft.config import Settings, read_settings
+    from weft.project import Settings, read_settings
 
     settings = Settings() if config is None else read_settings(config)
-    given = dataclasses.asdict(columns) | {"table": None if table is None else str(table)}
-    given |= {name: names_in(given[name]) for name in ("space", "covariates")}
-    given["time_step"] = None if columns.time_step is None else _number_or_word(columns.time_step)
-    modelled = dataclasses.asdict(model)
-    modelled["pseudo_points"] = _count_or_word(model.pseudo_points)
-    modelled["learning_rows"] = _count_or_word(model.learning_rows)
-    modelled["seasonality"] = _seasons(model.seasonality)
-    replace = msgspec.structs.replace
-    return replace(
-        settings,
-        data=replace(settings.data, **{name: value for name, value in given.items() if value is not None}),
-        model=replace(settings.model, **{name: value for name, value in modelled.items() if value is not None}),
+    given = {name: value for name, value in (vars(columns) | vars(model)).items() if value is not None}
+    written = written_options()
+    options = {name: written[name].value(_read(value, written[name].kind)) for name, value in given.items()}
+    return msgspec.structs.replace(
+        settings.with_options(**options),
+        table=settings.table if table is None else str(table),
+        keep_duplicates=settings.keep_duplicates or keep_duplicates,
     )
 
 
-def completed_settings(settings: "Settings", table: Any, *, advised: bool = False) -> "tuple[Settings, list[str]]":
-    """The settings with time, space and target, guessed from the table where nothing says them, and remarks why.
-
-    With `advised`, a transform or likelihood that suits the target too, where neither is given: for tables without a
-    config, which would have one.
-    """
-    import msgspec
-
-    from weft.data.inspect import guess_columns
-    from weft.data.tables import as_table
-
-    data = settings.data
-    missing = [role for role in ("time", "space", "target") if getattr(data, role) is None]
-    if not missing:
-        return _with_advice(settings, table) if advised else (settings, [])
-    seen = as_table(table)
-    guesses = guess_columns(seen, time_format=data.time_format)
-    found: dict[str, Any] = {}
-    remarks: list[str] = []
-    for role in missing:
-        guess = getattr(guesses, role)
-        if guess is None:
-            if role == "time" and guesses.time_objection is not None:
-                raise ValueError(f"{guesses.time_objection} (--time names another column)")
-            raise ValueError(
-                f"cannot tell which column is the {role}; name it with --{role} (the table has {', '.join(seen.names)})"
-            )
-        found[role] = guess.columns if role == "space" else guess.columns[0]
-        remarks.append(f"{role} is {', '.join(guess.columns)}: {guess.reason}")
-    settings = msgspec.structs.replace(settings, data=msgspec.structs.replace(data, **found))
-    if advised:
-        settings, more = _with_advice(settings, table)
-        remarks += more
-    return settings, remarks
+def command_line() -> str:
+    """What was typed, for the report's account of how it was made."""
+    return shlex.join(["weft", *sys.argv[1:]])
 
 
-def advised_model(survey: "Survey") -> dict[str, str]:
-    """Settings of the model that suit the target, by name."""
-    advice = survey.advice
-    found = {"transform": advice.transform, "likelihood": advice.likelihood}
-    return {name: value for name, value in found.items() if value is not None}
-
-
-def _with_advice(settings: "Settings", table: Any) -> "tuple[Settings, list[str]]":
-    import msgspec
-
-    from weft.data.inspect import survey_table
-    from weft.data.tables import as_table
-
-    data, model = settings.data, settings.model
-    if model.transform is not None or model.likelihood is not None:
-        return settings, []
-    assert data.time is not None
-    assert data.space is not None
-    assert data.target is not None
-    seen = as_table(table, [data.time, *data.space, data.target])
-    survey = survey_table(seen, time=data.time, space=data.space, target=data.target, time_format=data.time_format)
-    found = advised_model(survey)
-    remarks = [f"{name} is {value}: {survey.advice.reason}; --{name} changes it" for name, value in found.items()]
-    return msgspec.structs.replace(settings, model=msgspec.structs.replace(model, **found)), remarks
-
-
-def _count_or_word(text: str | None) -> int | str | None:
-    return int(text) if text is not None and text.isdecimal() else text
-
-
-def _seasons(text: str | None) -> tuple[str | float, ...] | None:
-    if text is None:
-        return None
-    return tuple(_number_or_word(part) for part in names_in(text) or ())
-
-
-def _number_or_word(text: str) -> float | str:
-    return float(text) if text.replace(".", "", 1).isdecimal() else text
+def _read(value: Any, kind: Any) -> Any:
+    """Text as it would stand in weft.toml: a list where one may be, a number where one may be and it is one."""
+    if not isinstance(value, str):
+        return value
+    if typing.get_origin(kind) is tuple:
+        return tuple(_read(part, typing.get_args(kind)[0]) for part in names_in(value) or ())
+    kinds = typing.get_args(kind)
+    if int in kinds and value.isdecimal():
+        return int(value)
+    return float(value) if float in kinds and value.replace(".", "", 1).isdecimal() else value

@@ -31,6 +31,12 @@ class Advice:
     likelihood: str | None = None
     reason: str = ""
 
+    @property
+    def options(self) -> dict[str, str]:
+        """What is advised, by the names of an estimator's arguments."""
+        both = {"transform": self.transform, "likelihood": self.likelihood}
+        return {name: value for name, value in both.items() if value is not None}
+
 
 def advise(
     times: Float[np.ndarray, " row"], place: Int[np.ndarray, " row"], values: Float[np.ndarray, " row"], step: float

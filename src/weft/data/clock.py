@@ -10,15 +10,15 @@ import re
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from weft.data.tables import name_rows, numbers
+from weft.data.tables import Table, name_rows, numbers
 from weft.data.time_text import TextTimes, is_iso_format, read_time_text, write_time_text
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["UNIT_SECONDS", "Binning", "Clock", "learn_clock", "read_time_step", "step_in_words"]
+__all__ = ["UNIT_SECONDS", "Binning", "Clock", "Times", "learn_clock", "read_time_step", "step_in_words", "times_of"]
 
 UNIT_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400, "weeks": 604800, "years": 31556952}
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -71,9 +71,9 @@ class Clock:
     text_format: str | None = None
     time_step: str | float | int | None = None
 
-    def numbers(self, column: "pd.Series", name: str = "time") -> Float[np.ndarray, " row"]:
+    def numbers(self, column: "pd.Series | Times", name: str = "time") -> Float[np.ndarray, " row"]:
         """The column's times as float64 in `unit`, put on the step if there is one; missing ones are refused by row."""
-        return self._numbers(column, name, binned=True)
+        return self._numbers(_as_times(column), name, binned=True)
 
     def restore(self, times: Float[np.ndarray, " row"]) -> "pd.Series":
         """Numbers back as a column of the type that was learned.
@@ -103,14 +103,14 @@ class Clock:
 
         if self.kind == "number":
             return column
-        return pd.Series(self._read(column, name).index)
+        return pd.Series(self._read(_as_times(column), name).index)
 
-    def binning(self, column: "pd.Series", name: str = "time") -> Binning | None:
+    def binning(self, column: "pd.Series | Times", name: str = "time") -> Binning | None:
         """What `time_step` does to this column, for a message; None without a step."""
         if self.time_step is None:
             return None
-        before = self._numbers(column, name, binned=False)
-        after = self._numbers(column, name, binned=True)
+        times = _as_times(column)
+        before, after = (self._numbers(times, name, binned=binned) for binned in (False, True))
         return Binning(
             num_rows=len(before),
             num_moved=int(np.count_nonzero(before != after)),
@@ -126,22 +126,22 @@ class Clock:
     def from_json(cls, record: dict[str, Any]) -> "Clock":
         return cls(**record)
 
-    def _numbers(self, column: "pd.Series", name: str, *, binned: bool) -> Float[np.ndarray, " row"]:
+    def _numbers(self, times: "Times", name: str, *, binned: bool) -> Float[np.ndarray, " row"]:
         step = self.time_step if binned else None
-        if len(column) == 0:
+        if len(times) == 0:
             return np.empty(0)
         if self.kind == "number":
-            times = _plain_numbers(column, name)
-            return times if step is None else np.floor(times / float(step)) * float(step)
-        read = self._read(column, name)
+            plain = _plain_numbers(times.column, name)
+            return plain if step is None else np.floor(plain / float(step)) * float(step)
+        read = self._read(times, name)
         index = read.index if step is None else _floor(read.index, *read_time_step(step))
         return _elapsed(_utc(index), np.datetime64(self.origin, "s"), self.unit)
 
-    def _read(self, column: "pd.Series", name: str) -> "_Read":
+    def _read(self, times: "Times", name: str) -> "_Read":
         """Dates, whose zone or lack of one is the model's."""
         # ISO 8601 is never ambiguous, so a table with dates fits a model of times and the other way round.
         strict = self.text_format is not None and not is_iso_format(self.text_format)
-        read = _read(column, name, self.text_format if strict else None)
+        read = times.read(name, self.text_format if strict else None)
         if read.kind == "number":
             raise TypeError(f"column {name!r} holds plain numbers; the model was fitted to dates, so give dates")
         if (read.time_zone is None) != (self.time_zone is None):
@@ -170,7 +170,7 @@ class Clock:
 
 
 def learn_clock(
-    column: "pd.Series",
+    column: "pd.Series | Times",
     name: str = "time",
     *,
     unit: str | None = None,
@@ -187,7 +187,7 @@ def learn_clock(
         raise ValueError(f"unit must be one of {', '.join(UNIT_SECONDS)}; it is {unit!r}")
     if len(column) == 0:
         raise ValueError(f"column {name!r} is empty; give a table with at least one row")
-    read = _read(column, name, text_format)
+    read = _as_times(column).read(name, text_format)
     if read.kind == "number":
         if unit is not None:
             raise ValueError(f"column {name!r} holds plain numbers, whose unit is their own; leave unit={unit!r} out")
@@ -225,12 +225,54 @@ def step_in_words(seconds: float | int) -> str:
     return f"{amount:.4g} {unit[:-1] if round(amount, 4) == 1 else unit}"
 
 
+@final
+@dataclasses.dataclass(frozen=True)
+class Times:
+    """A column of times, parsed when it is first asked for and not again."""
+
+    column: "pd.Series"
+    _parsed: "dict[str | None, _Read]" = dataclasses.field(default_factory=dict, compare=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def read(self, name: str, text_format: str | None) -> "_Read":
+        """The column as instants; `name` is for messages."""
+        if text_format not in self._parsed:
+            read = _read(self.column, name, text_format)
+            self._parsed.update({text_format: read, read.text_format: read})
+            # Told the format that was found, or not told one that is ISO 8601, the column reads the same.
+            if text_format is not None and is_iso_format(text_format):
+                self._parsed[None] = read
+        return self._parsed[text_format]
+
+    def take(self, rows: Int[np.ndarray, " some"]) -> "Times":
+        """The times of these rows, in this order."""
+        parsed = {key: dataclasses.replace(read, index=read.taken(rows)) for key, read in self._parsed.items()}
+        return Times(self.column.iloc[rows].reset_index(drop=True), parsed)
+
+
+def times_of(table: Table, name: str) -> Times:
+    """A table's column of times, the same object every time, so that it is parsed once."""
+    if name not in table.parsed:
+        table.parsed[name] = Times(table.column(name))
+    return table.parsed[name]
+
+
+def _as_times(column: "pd.Series | Times") -> Times:
+    return column if isinstance(column, Times) else Times(column)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Read:
     kind: str
     index: Any  # a pandas DatetimeIndex
     time_zone: str | None = None
     text_format: str | None = None
+
+    def taken(self, rows: Int[np.ndarray, " some"]) -> Any:
+        """The index of these rows; plain numbers have none."""
+        return self.index if self.kind == "number" else self.index.take(rows)
 
 
 def _read(column: "pd.Series", name: str, text_format: str | None) -> _Read:

@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.advice import Advice, advise
-from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words
+from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words, times_of
 from weft.data.scaling import Scaling, find_easting_northing, find_lon_lat, learn_scaling
 from weft.data.tables import Table, distinct_rows, numbers
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ColumnGuesses", "Guess", "Survey", "guess_columns", "survey_table"]
+__all__ = ["ColumnGuesses", "Counts", "Guess", "count_table", "guess_columns"]
 
 _SAMPLE_ROWS = 2000
 _TIME_WORDS = ("time", "date", "datetime", "timestamp", "day", "hour", "month", "year", "t")
@@ -56,7 +56,7 @@ class ColumnGuesses:
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Survey:
+class Counts:
     """Counts of a table whose columns are known. Times are in `time_unit`; gaps are between distinct times."""
 
     num_rows: int
@@ -87,6 +87,15 @@ class Survey:
             return step_in_words(self.step * UNIT_SECONDS[self.time_unit])
         return f"{self.step:g} {self.time_unit}"
 
+    @property
+    def words(self) -> str:
+        """The table's shape in a sentence."""
+        wide = "" if self.width_km is None else f" across {self.width_km:,.0f} km"
+        return (
+            f"{self.num_rows:,} rows at {self.num_places:,} places{wide} and {self.num_times:,} times "
+            f"(usual step {self.step_words}), {self.first_time} to {self.last_time}"
+        )
+
     def to_json(self) -> dict[str, object]:
         return dataclasses.asdict(self) | {"notes": list(self.notes), "step_words": self.step_words}
 
@@ -111,7 +120,7 @@ def guess_columns(table: Table, *, time_format: str | None = None) -> ColumnGues
     return ColumnGuesses(time, space, target, station, others, objection)
 
 
-def survey_table(
+def count_table(
     table: Table,
     *,
     time: str,
@@ -120,9 +129,9 @@ def survey_table(
     time_format: str | None = None,
     clock: Clock | None = None,
     scaling: Scaling | None = None,
-) -> Survey:
+) -> Counts:
     """Counts over all rows; a table that cannot be used raises as the readers of its columns do."""
-    times_column = table.column(time)
+    times_column = times_of(table, time)
     clock = learn_clock(times_column, time, text_format=time_format) if clock is None else clock
     times = clock.numbers(times_column, time)
     places = {name: numbers(table.column(name), name) for name in space}
@@ -138,7 +147,7 @@ def survey_table(
     gaps = steps[steps > 1.5 * step]
     present = values[~np.isnan(values)]
     ends = [str(end) for end in clock.restore(distinct[[0, -1]])]
-    survey = Survey(
+    counts = Counts(
         num_rows=len(times),
         num_missing_target=int(np.isnan(values).sum()),
         num_duplicates=len(times) - num_measured,
@@ -160,7 +169,7 @@ def survey_table(
         advice=advise(times, place, values, step),
         notes=(),
     )
-    return dataclasses.replace(survey, notes=_notes(survey, target))
+    return dataclasses.replace(counts, notes=_notes(counts, target))
 
 
 def _guess_time(
@@ -294,18 +303,18 @@ def _width_km(scaling: Scaling, places: dict[str, np.ndarray]) -> float | None:
     return float(np.max(np.ptp(on_map, axis=0), initial=0.0))
 
 
-def _notes(survey: Survey, target: str) -> tuple[str, ...]:
+def _notes(counts: Counts, target: str) -> tuple[str, ...]:
     notes = []
-    if survey.num_missing_target:
-        notes.append(f"{survey.num_missing_target:,} rows have no {target!r}; they are kept and predicted")
-    if survey.num_duplicates:
-        same = f" ({survey.num_identical:,} with the same value)" if survey.num_identical else ""
-        notes.append(f"{survey.num_duplicates:,} rows repeat a time and place{same}; each counts as a measurement")
-    if survey.num_gaps:
-        gaps = "a gap of" if survey.num_gaps == 1 else f"{survey.num_gaps:,} gaps, the longest"
-        notes.append(f"times have {gaps} {survey.longest_gap:g} {survey.time_unit}")
-    if survey.num_places == 1:
+    if counts.num_missing_target:
+        notes.append(f"{counts.num_missing_target:,} rows have no {target!r}; they are kept and predicted")
+    if counts.num_duplicates:
+        same = f" ({counts.num_identical:,} with the same value)" if counts.num_identical else ""
+        notes.append(f"{counts.num_duplicates:,} rows repeat a time and place{same}; each counts as a measurement")
+    if counts.num_gaps:
+        gaps = "a gap of" if counts.num_gaps == 1 else f"{counts.num_gaps:,} gaps, the longest"
+        notes.append(f"times have {gaps} {counts.longest_gap:g} {counts.time_unit}")
+    if counts.num_places == 1:
         notes.append("all rows are at one place, so nothing can be learned about space")
-    if survey.num_times == 1:
+    if counts.num_times == 1:
         notes.append("all rows are at one time, so nothing can be learned about time")
     return tuple(notes)

@@ -27,7 +27,9 @@ _MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "<na>"}
 
 
 class Table(abc.ABC):
-    """Columns of equal length, by name."""
+    """Columns of equal length, by name. `parsed` is where readers keep what they made of a column, to make it once."""
+
+    parsed: dict[str, Any]
 
     @property
     @abc.abstractmethod
@@ -79,6 +81,7 @@ class FrameTable(Table):
     """A pandas, polars or pyarrow table; for pandas, named levels of the index are columns too."""
 
     frame: Any  # a narwhals DataFrame
+    parsed: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @property
     def kind(self) -> str:
@@ -141,6 +144,7 @@ class GridTable(Table):
     dims: tuple[str, ...]
     start: int
     stop: int
+    parsed: dict[str, Any] = dataclasses.field(default_factory=dict, compare=False, repr=False)
 
     @property
     def kind(self) -> str:
@@ -178,9 +182,7 @@ class GridTable(Table):
         return column if zone is None or values.dtype.kind != "M" else _in_zone(column, str(zone), name)
 
     def rows(self, start: int, stop: int) -> "GridTable":
-        return dataclasses.replace(
-            self, start=min(self.start + start, self.stop), stop=min(self.start + stop, self.stop)
-        )
+        return GridTable(self.dataset, self.dims, min(self.start + start, self.stop), min(self.start + stop, self.stop))
 
     def with_columns(self, columns: Mapping[str, np.ndarray], *, keep: Iterable[str] | None = None) -> "xr.Dataset":
         if self.num_rows != math.prod(self.shape):

@@ -1,7 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""Tables in, tables out."""
-
-from weft.estimator.comparison import compare
-from weft.estimator.space_time_gp import SpaceTimeGP
-
-__all__ = ["SpaceTimeGP", "compare"]
+"""Tables in, tables out: what `SpaceTimeGP` is made of."""

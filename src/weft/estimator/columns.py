@@ -3,15 +3,13 @@
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, final
+from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from weft.data.clock import Times, times_of
 from weft.data.tables import Table, as_table, numbers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 __all__ = ["Measurements", "Roles", "make_roles", "read_measurements", "roles_among"]
 
@@ -79,7 +77,7 @@ def _several(columns: Any) -> tuple[Any, ...]:
 class Measurements:
     """Columns of a table by role, in its order; `values` is None where the target was not asked for."""
 
-    time: "pd.Series"
+    time: Times
     space: dict[str, Float[np.ndarray, " row"]]
     covariates: dict[str, Float[np.ndarray, " row"]]
     values: Float[np.ndarray, " row"] | None
@@ -102,7 +100,7 @@ class Measurements:
     def take(self, rows: Int[np.ndarray, " some"]) -> "Measurements":
         """These rows, in this order."""
         return Measurements(
-            time=self.time.iloc[rows].reset_index(drop=True),
+            time=self.time.take(rows),
             space={name: column[rows] for name, column in self.space.items()},
             covariates={name: column[rows] for name, column in self.covariates.items()},
             values=None if self.values is None else self.values[rows],
@@ -113,7 +111,7 @@ class Measurements:
 def read_measurements(table: Table, roles: Roles, *, with_target: bool) -> Measurements:
     """The columns of `roles`. Extras are optional where the target is: a new row has none unless the table says so."""
     return Measurements(
-        time=table.column(roles.time),
+        time=times_of(table, roles.time),
         space={name: numbers(table.column(name), name) for name in roles.space},
         covariates={name: numbers(table.column(name), name) for name in roles.covariates},
         values=numbers(table.column(roles.target), roles.target) if with_target else None,

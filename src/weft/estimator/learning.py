@@ -4,7 +4,7 @@
 import dataclasses
 import logging
 from collections.abc import Mapping
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -12,7 +12,6 @@ from jaxtyping import Float
 from weft.arrays import require_whole
 from weft.data.clock import Binning
 from weft.data.observations import Observations
-from weft.engines.base import Engine
 from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
 from weft.estimator.building import build_start
 from weft.estimator.columns import Measurements, Roles
@@ -24,9 +23,10 @@ from weft.inference.single import condition
 from weft.inference.with_habits import find_habits, tell, with_habits
 from weft.likelihoods import Gaussian
 from weft.model import Model
+from weft.options import Options
 from weft.training.fitting import FitResult, fit
 
-__all__ = ["Learned", "Settings", "chosen_stretches", "learn", "translation_for"]
+__all__ = ["Learned", "chosen_stretches", "learn", "options_among", "translation_for"]
 
 logger = logging.getLogger("weft")
 
@@ -37,35 +37,6 @@ _TOLERANCE = 1e-7
 _ITERATIONS_AGAIN = 8
 
 
-@final
-@dataclasses.dataclass(frozen=True)
-class Settings:
-    """An estimator's arguments that say how to learn; see there what they mean."""
-
-    kernel: Any
-    likelihood: Any
-    pseudo_points: Any
-    transform: str | None
-    seasonality: Any
-    time_step: str | float | int | None
-    time_format: str | None
-    power: float
-    engine: str | Engine
-    seed: int
-    max_iterations: int
-    learning_rows: int | str | None
-    place_offsets: bool
-
-    def __post_init__(self) -> None:
-        require_whole("seed", self.seed, 0)
-        require_whole("max_iterations", self.max_iterations, 0)
-
-    @classmethod
-    def among(cls, arguments: Mapping[str, Any]) -> "Settings":
-        """Those of an estimator's arguments that say how to learn."""
-        return cls(**{field.name: arguments[field.name] for field in dataclasses.fields(cls)})
-
-
 class Learned(NamedTuple):
     """What was learned, how the fit went, and what putting times on a step did."""
 
@@ -74,7 +45,15 @@ class Learned(NamedTuple):
     binning: Binning | None
 
 
-def translation_for(settings: Settings, roles: Roles, rows: Measurements) -> Translation:
+def options_among(arguments: Mapping[str, Any]) -> Options:
+    """An estimator's arguments as they are now, checked as far as no table is needed for it."""
+    options = Options(**arguments)
+    require_whole("seed", options.seed, 0)
+    require_whole("max_iterations", options.max_iterations, 0)
+    return options
+
+
+def translation_for(settings: Options, roles: Roles, rows: Measurements) -> Translation:
     likelihood = likelihood_from(settings.likelihood)
     if settings.transform is not None and not isinstance(likelihood, Gaussian):
         raise ValueError(
@@ -92,7 +71,7 @@ def translation_for(settings: Settings, roles: Roles, rows: Measurements) -> Tra
     )
 
 
-def learn(settings: Settings, roles: Roles, rows: Measurements, **options: Any) -> Learned:
+def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -> Learned:
     """Everything from rows; `options` go to `weft.fit`."""
     translation = translation_for(settings, roles, rows)
     binning = translation.clock.binning(rows.time, roles.time)
@@ -132,7 +111,7 @@ def learn(settings: Settings, roles: Roles, rows: Measurements, **options: Any) 
 
 
 def _with_habits(
-    settings: Settings,
+    settings: Options,
     frozen: tuple[str, ...],
     result: FitResult,
     learned_from: Observations,
@@ -159,7 +138,7 @@ def _with_habits(
     return _one_after_another(result, second), posterior
 
 
-def _options_for(settings: Settings, data: Observations) -> dict[str, Any]:
+def _options_for(settings: Options, data: Observations) -> dict[str, Any]:
     return {
         "power": settings.power,
         "engine": settings.engine,
@@ -183,7 +162,7 @@ def _one_after_another(first: FitResult, second: FitResult) -> FitResult:
     )
 
 
-def chosen_stretches(settings: Settings, work: Float[np.ndarray, " time"], data: Observations) -> Stretches | None:
+def chosen_stretches(settings: Options, work: Float[np.ndarray, " time"], data: Observations) -> Stretches | None:
     """Times to learn from, by the one setting; None for all of them."""
     setting = settings.learning_rows
     if setting is None:
@@ -196,7 +175,7 @@ def chosen_stretches(settings: Settings, work: Float[np.ndarray, " time"], data:
 
 
 def _rows_to_learn_from(
-    settings: Settings, model: Model, data: Observations, rows: Measurements, translation: Translation
+    settings: Options, model: Model, data: Observations, rows: Measurements, translation: Translation
 ) -> Observations:
     """All rows, or those of stretches of the series where all would take long; said aloud."""
     stretches = chosen_stretches(settings, work_of_model(model, data), data)

@@ -23,8 +23,9 @@ from weft.estimator.evaluation import (
     tidy_scores,
 )
 from weft.estimator.fitted import Fitted
-from weft.estimator.learning import Settings, learn, translation_for
+from weft.estimator.learning import learn, translation_for
 from weft.folds import assign_folds, splits
+from weft.options import Options
 
 __all__ = ["NUM_FOLDS", "OUTPUTS", "cross_validate", "folds_of"]
 
@@ -35,7 +36,7 @@ logger = logging.getLogger("weft")
 
 
 def cross_validate(
-    settings: Settings,
+    settings: Options,
     roles: Roles,
     rows: Measurements,
     fitted: Fitted | None,
@@ -97,5 +98,5 @@ def _folds_worth(fitted: Fitted, count: int) -> int:
     return num_folds_within(work_of_model(fitted.model, batches[0]), count)
 
 
-def _learned(settings: Settings, roles: Roles, rows: Measurements) -> Fitted:
+def _learned(settings: Options, roles: Roles, rows: Measurements) -> Fitted:
     return learn(settings, roles, rows, progress=None).fitted

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: MIT
 """What the model was fitted to: counts in words, and who reported when."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from jaxtyping import Float, Int
 
 from weft.data.clock import UNIT_SECONDS, step_in_words
-from weft.estimator import SpaceTimeGP
 from weft.report.content import DataCard, Fact, Strip
 from weft.report.rows import SeenRows, time_labels
 from weft.report.size import ReportSize
 
+if TYPE_CHECKING:
+    from weft.space_time_gp import SpaceTimeGP
+
 __all__ = ["build_card", "shares_by_place"]
 
 
-def build_card(gp: SpaceTimeGP, rows: SeenRows, size: ReportSize) -> DataCard:
+def build_card(gp: "SpaceTimeGP", rows: SeenRows, size: ReportSize) -> DataCard:
     clock = gp.fitted_.translation.clock
     distinct = np.unique(rows.times)
     first, last = time_labels(clock, distinct[[0, -1]])
@@ -55,7 +59,7 @@ def shares_by_place(
     return counts.reshape(len(places), num_columns) / width
 
 
-def _strip(gp: SpaceTimeGP, rows: SeenRows, distinct: Float[np.ndarray, " time"], size: ReportSize) -> Strip:
+def _strip(gp: "SpaceTimeGP", rows: SeenRows, distinct: Float[np.ndarray, " time"], size: ReportSize) -> Strip:
     num_columns = min(size.strip_columns, len(distinct))
     counts = rows.counts()
     order = np.argsort(-counts, kind="stable")[: size.strip_rows]

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.data.atomic import check_output, whole_file
-from weft.estimator import SpaceTimeGP
 from weft.estimator.precision import in_float64
 from weft.report.availability import build_card
 from weft.report.canvas_map import build_map, map_axes, nice_threshold
@@ -30,6 +29,8 @@ from weft.training.fitting import FitResult
 if TYPE_CHECKING:
     import pandas as pd
 
+    from weft.space_time_gp import SpaceTimeGP
+
 __all__ = ["KINDS_OF_CHECK", "build_report", "gather", "write_report"]
 
 _CHECKS = ("random", "station")
@@ -37,7 +38,7 @@ KINDS_OF_CHECK = ("random", "station", "block")
 
 
 def build_report(
-    gp: SpaceTimeGP,
+    gp: "SpaceTimeGP",
     table: Any = None,
     *,
     path: str | os.PathLike,
@@ -83,14 +84,14 @@ def build_report(
     return content
 
 
-def write_report(gp: SpaceTimeGP, path: str | os.PathLike, table: Any = None, **options: Any) -> None:
+def write_report(gp: "SpaceTimeGP", path: str | os.PathLike, table: Any = None, **options: Any) -> None:
     """What `SpaceTimeGP.report` calls; arguments as in `build_report`."""
     build_report(gp, table, path=path, **options)
 
 
 @in_float64
 def gather(
-    gp: SpaceTimeGP,
+    gp: "SpaceTimeGP",
     table: Any = None,
     *,
     held_out: Any = None,
@@ -153,7 +154,7 @@ def gather(
 
 
 def _hidden(
-    gp: SpaceTimeGP,
+    gp: "SpaceTimeGP",
     rows: SeenRows,
     held_out: Any,
     checks: Sequence[str],
@@ -173,7 +174,7 @@ def _hidden(
     return [*found, *(each for each in tried if each is not None)]
 
 
-def _subtitle(gp: SpaceTimeGP, rows: SeenRows) -> str:
+def _subtitle(gp: "SpaceTimeGP", rows: SeenRows) -> str:
     first, last = time_labels(gp.fitted_.translation.clock, np.array([rows.times.min(), rows.times.max()]))
     where = counted(rows.num_places, "station" if rows.has_names else "place")
     return f"{counted(len(rows.values), 'row')} at {where}, {first} to {last}"

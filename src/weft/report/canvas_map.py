@@ -3,20 +3,22 @@
 
 import base64
 import dataclasses
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
 from weft.data.tables import as_table, numbers
-from weft.estimator import SpaceTimeGP
 from weft.report.coast import lines_in_box
 from weft.report.content import Layer, MapContent
 from weft.report.nearby import from_neighbours
 from weft.report.packing import pack
 from weft.report.rows import SeenRows, ask, time_labels, values_by_place
 from weft.report.size import ReportSize
+
+if TYPE_CHECKING:
+    from weft.space_time_gp import SpaceTimeGP
 
 __all__ = ["MapAxes", "build_map", "map_axes", "nice_threshold"]
 
@@ -50,7 +52,7 @@ class MapAxes:
         return {self.x: np.mod(x + 180.0, 360.0) - 180.0 if self.is_degrees else x, self.y: points[:, 1]}
 
 
-def map_axes(gp: SpaceTimeGP, rows: SeenRows) -> MapAxes | None:
+def map_axes(gp: "SpaceTimeGP", rows: SeenRows) -> MapAxes | None:
     """Longitude and latitude, easting and northing, or the first two columns of space; None where there is only one."""
     geography = gp.fitted_.translation.scaling.geography
     if geography is None:
@@ -69,7 +71,7 @@ def map_axes(gp: SpaceTimeGP, rows: SeenRows) -> MapAxes | None:
 
 
 def build_map(
-    gp: SpaceTimeGP,
+    gp: "SpaceTimeGP",
     rows: SeenRows,
     axes: MapAxes,
     stations: Int[np.ndarray, " station"],
@@ -191,7 +193,7 @@ def _cells(box: tuple[float, float, float, float], width: int, height: int) -> F
 
 
 def _columns_at(
-    gp: SpaceTimeGP,
+    gp: "SpaceTimeGP",
     rows: SeenRows,
     axes: MapAxes,
     at: Float[np.ndarray, "place 2"],
@@ -260,7 +262,7 @@ def _marker_note(
     return " ".join(part for part in said if part)
 
 
-def _pseudo_points(gp: SpaceTimeGP, axes: MapAxes) -> Float[np.ndarray, "point 2"]:
+def _pseudo_points(gp: "SpaceTimeGP", axes: MapAxes) -> Float[np.ndarray, "point 2"]:
     """Where the pseudo-points of the first component are; none for an exact model, whose places they all are."""
     points = gp.model_.pseudo_points
     if points is None:

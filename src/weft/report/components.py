@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """What the model is made of: shares of variance, reach in time and space, and parameters in units people use."""
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from jaxtyping import Float
 
 from weft.data.scaling import Scaling
-from weft.estimator import SpaceTimeGP
 from weft.estimator.building import COVARIATES
 from weft.estimator.fitted import Fitted
 from weft.estimator.summary import describe_noise, short_number
@@ -13,6 +14,9 @@ from weft.kernels import Columns, Kernel, OnSphere, Scaled
 from weft.report.content import Component, Figure, ParameterLine
 from weft.report.figures import correlation_figure
 from weft.report.rows import SeenRows
+
+if TYPE_CHECKING:
+    from weft.space_time_gp import SpaceTimeGP
 
 __all__ = ["component_figures", "describe_parameters", "describe_parts", "shares_of_variance"]
 
@@ -38,7 +42,7 @@ def shares_of_variance(fitted: Fitted, rows: SeenRows, most: int) -> dict[str, f
     return found
 
 
-def describe_parts(gp: SpaceTimeGP, rows: SeenRows, most: int) -> tuple[Component, ...]:
+def describe_parts(gp: "SpaceTimeGP", rows: SeenRows, most: int) -> tuple[Component, ...]:
     """Components with their share of the variance, the largest first, noise last."""
     fitted = gp.fitted_
     variances = shares_of_variance(fitted, rows, most)
@@ -57,7 +61,7 @@ def describe_parts(gp: SpaceTimeGP, rows: SeenRows, most: int) -> tuple[Componen
     return tuple(sorted(found, key=lambda part: (part.name == "noise", -part.share)))
 
 
-def describe_parameters(gp: SpaceTimeGP) -> tuple[ParameterLine, ...]:
+def describe_parameters(gp: "SpaceTimeGP") -> tuple[ParameterLine, ...]:
     """Every component's deviation and length scales, the noise, and slopes of covariates."""
     fitted, units = gp.fitted_, _f_units(gp)
     lines = []
@@ -92,7 +96,7 @@ def describe_parameters(gp: SpaceTimeGP) -> tuple[ParameterLine, ...]:
     return tuple(lines)
 
 
-def component_figures(gp: SpaceTimeGP, rows: SeenRows) -> tuple[Figure, ...]:
+def component_figures(gp: "SpaceTimeGP", rows: SeenRows) -> tuple[Figure, ...]:
     """Correlation of each component against lag in time and distance on the map."""
     fitted = gp.fitted_
     translation = fitted.translation
@@ -147,7 +151,7 @@ def _lengths(space: dict[str, tuple[float, str]]) -> list[str]:
     return [f"{name} {short_number(length)} {unit}" for name, (length, unit) in space.items()]
 
 
-def _f_units(gp: SpaceTimeGP) -> str:
+def _f_units(gp: "SpaceTimeGP") -> str:
     """Units of f: the target's own, unless it is transformed or behind a link."""
     transform = gp.fitted_.translation.target.transform.name
     if transform != "identity":

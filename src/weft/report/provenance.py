@@ -8,13 +8,15 @@ import platform
 import resource
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.estimator import SpaceTimeGP
 from weft.report.content import Fact, Reproduce
 from weft.report.rows import SeenRows
+
+if TYPE_CHECKING:
+    from weft.space_time_gp import SpaceTimeGP
 
 __all__ = ["describe_run", "hash_of_rows"]
 
@@ -22,7 +24,7 @@ _PACKAGES = ("weft", "jax", "numpy", "scipy", "numba", "equinox", "pandas")
 
 
 def describe_run(
-    gp: SpaceTimeGP, rows: SeenRows, *, command: str | None, seed: int, report_seconds: float
+    gp: "SpaceTimeGP", rows: SeenRows, *, command: str | None, seed: int, report_seconds: float
 ) -> Reproduce:
     versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
     learned = f"{gp.result_.seconds:.1f} s, {gp.result_.num_evaluations} evaluations of the evidence"
@@ -54,7 +56,7 @@ def hash_of_rows(rows: SeenRows) -> str:
     return digest.hexdigest()
 
 
-def _in_python(gp: SpaceTimeGP) -> str:
+def _in_python(gp: "SpaceTimeGP") -> str:
     return f"import weft\n\ngp = weft.{gp!r}\ngp.fit(table)\ngp.report('report.html')"
 
 

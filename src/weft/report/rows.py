@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.data.clock import UNIT_SECONDS, Clock
+from weft.data.clock import UNIT_SECONDS, Clock, Times
 from weft.data.tables import Table, distinct_rows
-from weft.estimator import SpaceTimeGP
 from weft.estimator.columns import Measurements, read_measurements
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from weft.space_time_gp import SpaceTimeGP
 
 __all__ = ["SeenRows", "as_seconds", "ask", "kept_rows", "rows_of_table", "time_labels", "values_by_place"]
 
@@ -63,14 +64,14 @@ class SeenRows:
         )
 
 
-def rows_of_table(gp: SpaceTimeGP, data: Any, station: str | None = None) -> SeenRows:
+def rows_of_table(gp: "SpaceTimeGP", data: Any, station: str | None = None) -> SeenRows:
     """The rows of a table with the model's columns; `station` names the column of names, looked for if not given."""
     table = gp.fitted_.roles.table(data, with_target=True)
     measured = read_measurements(table, gp.fitted_.roles, with_target=True)
     return _with_places(gp, measured, _station_column(table, station))
 
 
-def kept_rows(gp: SpaceTimeGP) -> SeenRows:
+def kept_rows(gp: "SpaceTimeGP") -> SeenRows:
     """The rows the model's posterior has kept; their places have no names but their coordinates."""
     batches = gp.posterior_.batches
     if not batches:
@@ -85,7 +86,7 @@ def kept_rows(gp: SpaceTimeGP) -> SeenRows:
     if "noise_variance" in extras:
         extras["noise_variance"] = extras["noise_variance"] * translation.target.scale**2
     measured = Measurements(
-        time=translation.clock.restore(np.concatenate([batch.row_times for batch in batches])),
+        time=Times(translation.clock.restore(np.concatenate([batch.row_times for batch in batches]))),
         space=translation.scaling.inverse(places[:, :num_space]),
         covariates=translation.covariates.inverse(places[:, num_space:]),
         values=gp.fitted_.seen_values(),
@@ -94,7 +95,7 @@ def kept_rows(gp: SpaceTimeGP) -> SeenRows:
     return _with_places(gp, measured, None)
 
 
-def ask(gp: SpaceTimeGP, times: Float[np.ndarray, " row"], columns: Mapping[str, np.ndarray]) -> "pd.DataFrame":
+def ask(gp: "SpaceTimeGP", times: Float[np.ndarray, " row"], columns: Mapping[str, np.ndarray]) -> "pd.DataFrame":
     """A table to predict: times as the model's clock writes them, beside columns."""
     import pandas as pd
 
@@ -134,7 +135,7 @@ def time_labels(clock: Clock, times: Float[np.ndarray, " row"]) -> tuple[str, ..
     return tuple(instants.strftime("%Y-%m-%d" if whole_days else "%Y-%m-%d %H:%M"))
 
 
-def _with_places(gp: SpaceTimeGP, measured: Measurements, labels: np.ndarray | None) -> SeenRows:
+def _with_places(gp: "SpaceTimeGP", measured: Measurements, labels: np.ndarray | None) -> SeenRows:
     assert measured.values is not None
     space = gp.fitted_.roles.space
     first, place = distinct_rows([measured.space[name] for name in space])

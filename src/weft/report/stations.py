@@ -2,16 +2,19 @@
 """Series at the stations people will look at: what was measured, and what the model expects of a measurement."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.estimator import SpaceTimeGP
 from weft.report.content import HeldOut, SeriesContent, Station
 from weft.report.packing import pack
 from weft.report.rows import SeenRows, as_seconds, ask, time_labels, values_by_place
 from weft.report.size import ReportSize
 from weft.report.validation import Hidden
+
+if TYPE_CHECKING:
+    from weft.space_time_gp import SpaceTimeGP
 
 __all__ = ["build_series", "choose_stations", "columns_at_stations", "series_times"]
 
@@ -32,7 +35,7 @@ def series_times(rows: SeenRows, hidden: Sequence[Hidden]) -> Float[np.ndarray, 
 
 
 def build_series(
-    gp: SpaceTimeGP,
+    gp: "SpaceTimeGP",
     rows: SeenRows,
     stations: Int[np.ndarray, " station"],
     hidden: Sequence[Hidden],
@@ -82,7 +85,7 @@ def build_series(
 
 
 def columns_at_stations(
-    gp: SpaceTimeGP, rows: SeenRows, stations: Int[np.ndarray, " station"], times: Float[np.ndarray, " time"]
+    gp: "SpaceTimeGP", rows: SeenRows, stations: Int[np.ndarray, " station"], times: Float[np.ndarray, " time"]
 ) -> tuple[Float[np.ndarray, " row"], dict[str, np.ndarray]]:
     """Times and columns of every station at every time, station after station.
 
@@ -105,7 +108,7 @@ def columns_at_stations(
 
 
 def _held_out_points(
-    gp: SpaceTimeGP,
+    gp: "SpaceTimeGP",
     rows: SeenRows,
     stations: Int[np.ndarray, " station"],
     hidden: Sequence[Hidden],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A fit and what follows it, without the fit: what would be refused after hours is refused now."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +12,11 @@ from weft.data.transforms import check_levels
 from weft.estimator.answers import check_of, quantile_name
 from weft.estimator.columns import Measurements, Roles, read_measurements, roles_among
 from weft.estimator.evaluation import make_sheet
-from weft.estimator.learning import Settings, translation_for
+from weft.estimator.learning import options_among, translation_for
 from weft.estimator.precision import in_float64
-from weft.estimator.space_time_gp import SpaceTimeGP
 from weft.estimator.translation import Translation
 from weft.estimator.validation import NUM_FOLDS, folds_of
+from weft.options import Options
 
 __all__ = ["Prepared", "check_folds", "check_question", "check_station", "check_terrain", "prepare"]
 
@@ -27,7 +27,7 @@ _ROWS_LOOKED_AT = 1_000_000
 class Prepared(NamedTuple):
     """What an estimator would learn from, and in which units."""
 
-    settings: Settings
+    options: Options
     roles: Roles
     table: Table
     rows: Measurements
@@ -35,13 +35,13 @@ class Prepared(NamedTuple):
 
 
 @in_float64
-def prepare(gp: SpaceTimeGP, table: Any) -> Prepared:
-    """Rows read and units learned as `fit` does; a table that cannot be fitted raises as there."""
-    given = gp.get_params()
-    settings, roles = Settings.among(given), roles_among(given)
+def prepare(arguments: Mapping[str, Any], table: Any) -> Prepared:
+    """Rows read and units learned as `SpaceTimeGP(**arguments).fit` does; what cannot be fitted raises as there."""
+    options = options_among(arguments)
+    roles = roles_among(vars(options))
     seen = roles.table(table, with_target=True)
     rows = read_measurements(seen, roles, with_target=True)
-    return Prepared(settings, roles, seen, rows, translation_for(settings, roles, rows))
+    return Prepared(options, roles, seen, rows, translation_for(options, roles, rows))
 
 
 def check_folds(prepared: Prepared, kinds: Sequence[str], num_folds: int | None) -> None:
@@ -50,7 +50,7 @@ def check_folds(prepared: Prepared, kinds: Sequence[str], num_folds: int | None)
     require_whole("folds", count, 1)
     sheet = make_sheet(prepared.rows, prepared.translation)
     for by in kinds:
-        folds_of(sheet, by, count, prepared.settings.seed)
+        folds_of(sheet, by, count, prepared.options.seed)
 
 
 def check_question(prepared: Prepared, table: Any, quantiles: Sequence[float], of: str) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 from weft.data.tables import as_table
 from weft.estimator.evaluation import compare_rows
-from weft.estimator.space_time_gp import SpaceTimeGP
+from weft.space_time_gp import SpaceTimeGP
 
 __all__ = ["compare"]
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`SpaceTimeGP`: a space-time Gaussian process for people with a table."""
 
-import importlib
-import inspect
+import dataclasses
 import logging
 import os
 import pathlib
@@ -15,21 +14,22 @@ from weft.arrays import require_whole
 from weft.data.archive import write_archive
 from weft.data.tables import GridTable, Table
 from weft.data.transforms import check_levels
-from weft.engines.base import Engine
 from weft.estimator.answers import answer_columns, as_answer, check_of, stack_draws
 from weft.estimator.columns import Roles, read_measurements, roles_among
 from weft.estimator.evaluation import MODEL, summaries_of
 from weft.estimator.fitted import Fitted
-from weft.estimator.learning import Settings, learn
+from weft.estimator.learning import learn, options_among
 from weft.estimator.precision import in_float64
 from weft.estimator.storage import KIND, Stored, to_plain_estimator
 from weft.estimator.validation import cross_validate
+from weft.options import Options
 from weft.training.estimate import available_memory
 
 __all__ = ["SpaceTimeGP"]
 
 logger = logging.getLogger("weft")
 
+_DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)}
 # Rows predicted at a time when a table is answered piece by piece. Each piece costs a pass over the series, so as few as
 # a quarter of the memory there is allows, at so many bytes a row.
 _ROWS_AT_ONCE = 1_000_000
@@ -37,7 +37,7 @@ _BYTES_PER_ROW = 600
 
 
 @final
-class SpaceTimeGP:
+class SpaceTimeGP(Options):
     """A Gaussian process of space and time, fitted to a table and answering with tables.
 
     `time`, `space`, `target` and `covariates` name columns. Columns of longitude and latitude (or easting and northing)
@@ -63,64 +63,15 @@ class SpaceTimeGP:
     Covariates that vary in time make every row a place of its own, with weights of rows x pseudo-points x 8 bytes.
     """
 
-    def __init__(
-        self,
-        *,
-        time: str,
-        space: Any,
-        target: str,
-        covariates: Any = (),
-        kernel: Any = None,
-        likelihood: Any = "gaussian",
-        pseudo_points: Any = "auto",
-        transform: str | None = None,
-        seasonality: Any = (),
-        time_step: str | float | int | None = None,
-        time_format: str | None = None,
-        noise_variance: str | None = None,
-        exposure: str | None = None,
-        trials: str | None = None,
-        units: str | None = None,
-        power: float = 0.0,
-        engine: str | Engine = "auto",
-        seed: int = 0,
-        max_iterations: int = 100,
-        learning_rows: int | str | None = "auto",
-        place_offsets: bool = True,
-        progress: str | None = "auto",
-    ):
-        self.time = time
-        self.space = space
-        self.target = target
-        self.covariates = covariates
-        self.kernel = kernel
-        self.likelihood = likelihood
-        self.pseudo_points = pseudo_points
-        self.transform = transform
-        self.seasonality = seasonality
-        self.time_step = time_step
-        self.time_format = time_format
-        self.noise_variance = noise_variance
-        self.exposure = exposure
-        self.trials = trials
-        self.units = units
-        self.power = power
-        self.engine = engine
-        self.seed = seed
-        self.max_iterations = max_iterations
-        self.learning_rows = learning_rows
-        self.place_offsets = place_offsets
-        self.progress = progress
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The arguments of the constructor, as given."""
-        return {name: getattr(self, name) for name in _arguments()}
+        return {name: getattr(self, name) for name in _DEFAULTS}
 
     def set_params(self, **params: Any) -> "SpaceTimeGP":
         """Change arguments; what was learned stays until the next fit."""
         for name, value in params.items():
-            if name not in _arguments():
-                raise ValueError(f"SpaceTimeGP has no argument {name!r}; it has {', '.join(_arguments())}")
+            if name not in _DEFAULTS:
+                raise ValueError(f"SpaceTimeGP has no argument {name!r}; it has {', '.join(_DEFAULTS)}")
             setattr(self, name, value)
         return self
 
@@ -140,7 +91,7 @@ class SpaceTimeGP:
         """
         if y is not None:
             raise ValueError("the target is a column of the table, named when the estimator was made; leave y out")
-        roles, settings = self._roles(), self._settings()
+        roles, settings = self._roles(), options_among(self.get_params())
         rows = read_measurements(roles.table(table, with_target=True), roles, with_target=True)
         learned = learn(
             settings,
@@ -251,7 +202,7 @@ class SpaceTimeGP:
         fitted = None if refit else self._learned()
         rows = read_measurements(roles.table(table, with_target=True), roles, with_target=True)
         return cross_validate(
-            self._settings(),
+            options_among(self.get_params()),
             roles,
             rows,
             fitted,
@@ -300,22 +251,19 @@ class SpaceTimeGP:
 
     def report(self, path: str | os.PathLike, **options: Any) -> None:
         """Write one self-contained HTML page about the model; options are those of `weft.report.write_report`."""
+        from weft.report import write_report
+
         self._learned()
-        # By name: the page is made by a layer above this one.
-        importlib.import_module("weft.report").write_report(self, path, **options)
+        write_report(self, path, **options)
 
     def __repr__(self) -> str:
-        given = {name: getattr(self, name) for name in _arguments()}
         changed = [
-            f"{name}={value!r}" for name, value in given.items() if not _is_same(value, _arguments()[name].default)
+            f"{name}={value!r}" for name, value in self.get_params().items() if not _is_same(value, _DEFAULTS[name])
         ]
         return f"SpaceTimeGP({', '.join(changed)})"
 
     def _roles(self) -> Roles:
         return roles_among(self.get_params())
-
-    def _settings(self) -> Settings:
-        return Settings.among(self.get_params())
 
     def _keep(self, fitted: Fitted) -> None:
         self.fitted_ = fitted
@@ -348,12 +296,6 @@ def _is_same(value: Any, default: Any) -> bool:
     return type(value) is type(default) and (
         value is default or (isinstance(value, str | int | float | tuple) and value == default)
     )
-
-
-def _arguments() -> dict[str, inspect.Parameter]:
-    found = dict(inspect.signature(SpaceTimeGP.__init__).parameters)
-    del found["self"]
-    return found
 
 
 def _pieces(table: Table) -> Iterator[Table]:

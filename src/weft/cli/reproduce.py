@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Verbs that need no table of the user's: demo, reproduce, doctor."""
+"""`weft reproduce`."""
 
 import pathlib
 from typing import Annotated, TypeVar
@@ -7,26 +7,12 @@ from typing import Annotated, TypeVar
 from cyclopts import Parameter
 
 from weft.cli.options import AsJson
-from weft.cli.printing import emit, remark, score_table
+from weft.cli.printing import emit, left
 
-__all__ = ["demo", "doctor", "reproduce"]
-
-OutputFolder = Annotated[
-    pathlib.Path, Parameter(name=["--output", "-o"], help="The folder to write to; made if need be.")
-]
+__all__ = ["reproduce"]
 
 T = TypeVar("T")
 Several = Annotated[list[T] | None, Parameter(consume_multiple=True, help="Those of the experiment if not given.")]
-
-
-def demo(*, output: OutputFolder = pathlib.Path("demo-output"), json: AsJson = False) -> None:
-    """Take real temperatures of the Pacific North-West to scores, a map and a report, in a minute or two."""
-    from weft.demo import run_demo
-
-    result = run_demo(output, say=remark)
-    lines = [score_table(result.scores), "", *(f"{what}: {file}" for what, file in result.files.items())]
-    record = {"scores": result.scores, "files": result.files, "seconds": result.seconds}
-    emit(record, "\n".join([*lines, f"in {result.seconds:.0f} s"]), as_json=json)
 
 
 def reproduce(
@@ -60,7 +46,7 @@ def reproduce(
     from weft_experiments import EXPERIMENTS, run
 
     if experiment is None:
-        text = _left([[name, meaning] for name, meaning in EXPERIMENTS.items()])
+        text = left(list(EXPERIMENTS.items()))
         emit({"experiments": dict(EXPERIMENTS)}, text, as_json=json)
         return
     page = run(
@@ -79,24 +65,3 @@ def reproduce(
         days=days,
     )
     emit({"experiment": experiment, "page": str(page)}, f"saved {page}", as_json=json)
-
-
-def doctor(*, json: AsJson = False) -> int:
-    """Say what weft runs on, and try its engines: the first thing to send with a report of a fault."""
-    from weft.cli.health import examine
-
-    record, problems = examine()
-    lines = [[name.replace("_", " "), str(value)] for name, value in record.items() if not isinstance(value, dict)]
-    lines += [
-        [f"{group} {name}", str(value)] for group in ("versions", "engines") for name, value in record[group].items()
-    ]
-    text = "\n".join(
-        [_left(lines), *(f"PROBLEM: {problem}" for problem in problems), *([] if problems else ["all is well"])]
-    )
-    emit(record | {"problems": problems}, text, as_json=json)
-    return 1 if problems else 0
-
-
-def _left(lines: list[list[str]]) -> str:
-    width = max(len(name) for name, _ in lines)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in lines)

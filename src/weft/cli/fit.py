@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""`weft fit`."""
+
+import pathlib
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from weft.cli.options import (
+    DEFAULT_COLUMNS,
+    DEFAULT_MODEL,
+    INTERRUPTED,
+    AsJson,
+    ColumnOptions,
+    Config,
+    KeepDuplicates,
+    ModelOptions,
+    TableOfConfig,
+    settings_from,
+)
+from weft.cli.printing import emit, remark
+
+__all__ = ["fit"]
+
+
+def fit(
+    table: TableOfConfig = None,
+    *,
+    output: Annotated[pathlib.Path, Parameter(name=["--output", "-o"], help="Where the model goes.")] = pathlib.Path(
+        "model.weft"
+    ),
+    config: Config = None,
+    resume: Annotated[
+        bool, Parameter(help="Go on from where an interrupted fit to this output stopped.", show_default=False)
+    ] = False,
+    keep_duplicates: KeepDuplicates = False,
+    columns: ColumnOptions = DEFAULT_COLUMNS,
+    model: ModelOptions = DEFAULT_MODEL,
+    json: AsJson = False,
+) -> int:
+    """Learn a model from a table and save it.
+
+    Ctrl-C saves the best so far; --resume goes on.
+    """
+    from weft.project import fit_file, fitted_record, was_interrupted
+
+    settings = settings_from(config, table, columns, model, keep_duplicates=keep_duplicates)
+    gp = fit_file(settings, output, advised=config is None, resume=resume, say=remark)
+    emit(fitted_record(gp) | {"model": str(output)}, f"{gp.summary()}\nsaved {output}", as_json=json)
+    return INTERRUPTED if was_interrupted(gp) else 0

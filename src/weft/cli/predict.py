@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: MIT
+"""`weft predict`."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from weft.cli.options import AsJson, ModelFile, Of, RowsOrGrid, TableOutput, numbers_in
+from weft.cli.printing import emit
+
+__all__ = ["predict"]
+
+
+def predict(
+    model: ModelFile,
+    table: RowsOrGrid,
+    *,
+    output: TableOutput,
+    quantiles: Annotated[str, Parameter(help="Levels, separated by commas.")] = "0.05,0.95",
+    of: Of = "observation",
+    json: AsJson = False,
+) -> None:
+    """Predict at the rows of a table or the points of a grid: mean, sd, latent_sd and quantiles."""
+    from weft.project import predict_file
+
+    predict_file(model, table, output, numbers_in(quantiles, "--quantiles"), of)
+    emit({"output": str(output), "of": of}, f"saved {output}", as_json=json)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""`weft run`."""
+
+import pathlib
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from weft.cli.options import (
+    DEFAULT_COLUMNS,
+    DEFAULT_MODEL,
+    INTERRUPTED,
+    AsJson,
+    KeepDuplicates,
+    command_line,
+    settings_from,
+)
+from weft.cli.printing import emit, remark
+
+__all__ = ["run"]
+
+
+def run(
+    config: Annotated[pathlib.Path, Parameter(help="A weft.toml.")] = pathlib.Path("weft.toml"),
+    *,
+    resume: Annotated[
+        bool, Parameter(help="Go on from where an interrupted run stopped fitting.", show_default=False)
+    ] = False,
+    keep_duplicates: KeepDuplicates = False,
+    json: AsJson = False,
+) -> int:
+    """Check, fit, evaluate, predict and report, as a config says."""
+    from weft import project
+
+    settings = settings_from(config, None, DEFAULT_COLUMNS, DEFAULT_MODEL, keep_duplicates=keep_duplicates)
+    done = project.run(settings, resume=resume, say=remark, command=command_line())
+    if done.report is None:
+        return INTERRUPTED
+    emit(done.to_json(), str(done), as_json=json)
+    return 0

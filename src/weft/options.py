@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""What an estimator may be told. Each option is declared here and nowhere else.
+
+The fields of `Options` are the arguments of `SpaceTimeGP`; the keys of weft.toml and the options of the command line are
+made from them. Nothing heavy is imported, so that `weft --help` answers at once.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
+
+if TYPE_CHECKING:
+    from weft.engines.base import Engine
+
+__all__ = ["Options", "Written", "written_options"]
+
+T = TypeVar("T")
+
+
+class Written(NamedTuple):
+    """How an option is written outside Python: the section of weft.toml, the type there, a line of help.
+
+    `example` is shown in a weft.toml to start from; `words` stand for values that TOML does not have. On the command
+    line lists are separated by commas.
+    """
+
+    section: str
+    kind: Any
+    help: str
+    example: Any
+    words: Mapping[str, Any]
+
+    def value(self, written: Any) -> Any:
+        """The argument that is meant by what was written."""
+        return self.words[written] if isinstance(written, str) and written in self.words else written
+
+
+def _option(section: str, kind: Any, help: str, example: Any, default: Any, words: Mapping[str, Any]) -> Any:
+    shown = default if example is None else example
+    return dataclasses.field(default=default, metadata={"written": Written(section, kind, help, shown, words)})
+
+
+def _data(kind: Any, help: str, *, example: Any, default: Any = dataclasses.MISSING) -> Any:
+    return _option("data", kind, help, example, default, {})
+
+
+def _model(kind: Any, help: str, *, default: Any, example: Any = None, words: Mapping[str, Any] | None = None) -> Any:
+    return _option("model", kind, help, example, default, words or {})
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False, field_specifiers=(_data, _model))
+def _declared(options: type[T]) -> type[T]:
+    return dataclasses.dataclass(kw_only=True, eq=False, repr=False)(options)
+
+
+@_declared
+class Options:
+    """Arguments of `SpaceTimeGP`, which tells what they mean. Those that are not written anywhere are for Python alone."""
+
+    time: str = _data(str, "The column of times. Guessed if not given, as are --space and --target.", example="date")
+    space: Any = _data(tuple[str, ...], "Columns that say where, such as lat,lon,elevation.", example=("lat", "lon"))
+    target: str = _data(str, "The column to learn.", example="value")
+    covariates: Any = _data(tuple[str, ...], "Columns with linear effects.", default=(), example=("name",))
+    noise_variance: str | None = _data(
+        str, "The column of each row's own noise variance.", default=None, example="variance"
+    )
+    exposure: str | None = _data(str, "The column of exposures (counts).", default=None, example="exposure")
+    trials: str | None = _data(str, "The column of trials (binomial).", default=None, example="trials")
+    time_step: str | float | int | None = _data(
+        str | float,
+        "Put times on a regular step, such as 1D or 6h; for plain numbers, a number.",
+        default=None,
+        example="1D",
+    )
+    time_format: str | None = _data(
+        str, "How times are written where that is not plain, such as %d/%m/%Y.", default=None, example="%d/%m/%Y"
+    )
+    units: str | None = _data(str, "Units of the target, for gridded output.", default=None, example="degC")
+    kernel: Any = None
+    likelihood: Any = _model(str, "gaussian, student_t, poisson, negative_binomial, bernoulli, ...", default="gaussian")
+    pseudo_points: Any = _model(int | str, "A count, auto, or exact.", default="auto", words={"exact": None})
+    transform: str | None = _model(
+        str, "Of the target: log, log1p, sqrt, logit or identity.", default=None, example="log"
+    )
+    seasonality: Any = _model(
+        tuple[str | float, ...], "yearly, weekly, daily, or lengths such as 12h.", default=(), example=("yearly",)
+    )
+    power: float = _model(float, "0 for the variational bound, 1 for FITC, between for power EP.", default=0.0)
+    engine: "str | Engine" = _model(str, "auto, cpu, scan or parallel.", default="auto")
+    seed: int = _model(int, "Of everything that is drawn.", default=0)
+    max_iterations: int = _model(int, "Where to stop learning at the latest.", default=100)
+    learning_rows: int | str | None = _model(
+        int | str, "Rows to learn parameters from: a count, auto, or all.", default="auto", words={"all": None}
+    )
+    place_offsets: bool = _model(bool, "Whether a place may have a level of its own.", default=True)
+    progress: str | None = "auto"
+
+
+def written_options(section: str | None = None) -> dict[str, Written]:
+    """Options that can be written outside Python, by name; those of one section of weft.toml, or all."""
+    declared: Any = Options
+    found = {field.name: field.metadata["written"] for field in dataclasses.fields(declared) if field.metadata}
+    return {name: written for name, written in found.items() if section in (None, written.section)}

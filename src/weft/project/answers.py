@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""A model's answers from file to file. Whatever can be refused is, before the long work; outputs are whole or absent."""
+
+import pathlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from weft.data.atomic import check_output
+from weft.data.files import check_table_output, read_table, read_table_to_answer, write_pieces, write_table
+from weft.estimator.evaluation import summaries_of
+from weft.loading import load_estimator
+from weft.report import ReportContent, build_report
+
+__all__ = ["Update", "predict_file", "report_file", "sample_file", "score_file", "update_file"]
+
+
+def predict_file(
+    model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, quantiles: Sequence[float], of: str
+) -> None:
+    """Predictions at the rows of a table or the points of a grid, which need not fit into memory."""
+    check_table_output(output)
+    gp = load_estimator(model)
+    asked = read_table_to_answer(table, output)
+    write_pieces(gp.predict_pieces(asked, quantiles=quantiles, of=of), output)
+
+
+def sample_file(
+    model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, num: int, seed: int, of: str
+) -> None:
+    """Joint draws at the rows of a table or the points of a grid."""
+    check_table_output(output)
+    gp = load_estimator(model)
+    write_table(gp.sample(read_table(table), num=num, seed=seed, of=of), output)
+
+
+class Update(NamedTuple):
+    """How many rows were taken in, how many of them at a time and place already known, and how many there are now."""
+
+    num_added: int
+    num_repeated: int
+    num_rows: int
+
+
+def update_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path) -> Update:
+    """A model that has seen the table's rows too."""
+    check_output(output)
+    gp = load_estimator(model)
+    before, rows = gp.fitted_, read_table(table)
+    gp.update(rows)
+    gp.save(output)
+    return Update(gp.num_rows_ - before.num_rows, before.num_repeated(before.read(rows)), gp.num_rows_)
+
+
+def score_file(
+    model: pathlib.Path, table: pathlib.Path, rows: pathlib.Path | None = None
+) -> dict[str, dict[str, float | int]]:
+    """Scores of a model and of baselines on a table's rows; those of every row go to the file `rows`."""
+    if rows is not None:
+        check_table_output(rows)
+    gp = load_estimator(model)
+    scored = gp.score_rows(read_table(table))
+    if rows is not None:
+        write_table(scored, rows)
+    return summaries_of(scored, gp.target_sd_)
+
+
+def report_file(
+    model: pathlib.Path,
+    output: pathlib.Path,
+    *,
+    table: pathlib.Path | None = None,
+    held_out: pathlib.Path | None = None,
+    terrain: pathlib.Path | None = None,
+    station: str | None = None,
+    threshold: float | None = None,
+    title: str | None = None,
+    command: str | None = None,
+) -> ReportContent:
+    """The report of a model; what it says is returned."""
+    check_output(output)
+    gp = load_estimator(model)
+    seen, unseen, heights = (None if file is None else read_table(file) for file in (table, held_out, terrain))
+    return build_report(
+        gp,
+        seen,
+        path=output,
+        held_out=unseen,
+        station=station,
+        terrain=heights,
+        threshold=threshold,
+        title=title,
+        command=command,
+    )

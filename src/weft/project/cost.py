@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""What fitting will take, found out without it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.estimator.budget import work_of_model
+from weft.estimator.building import build_start
+from weft.estimator.defaults import likelihood_from
+from weft.estimator.learning import chosen_stretches
+from weft.estimator.precision import in_float64
+from weft.project.prepared import Prepared
+from weft.project.words import duration, megabytes
+from weft.training.estimate import estimate
+
+__all__ = ["Cost", "cost_of"]
+
+# What an estimator's fit took on the real sets this was tried on: 8 to 25.
+EVALUATIONS = 20
+
+
+class Cost(NamedTuple):
+    """Peak memory, seconds of an evaluation with all rows and of a whole fit, rows learned from, pseudo-points in all."""
+
+    memory_bytes: int
+    available_bytes: int
+    evaluation_seconds: float
+    fit_seconds: float
+    num_learning_rows: int
+    num_pseudo_points: int
+
+    def lines(self) -> list[list[str]]:
+        """The same in words."""
+        return [
+            ["memory to fit, about", megabytes(self.memory_bytes)],
+            ["memory there is", megabytes(self.available_bytes)],
+            ["time to fit, about", duration(self.fit_seconds)],
+            ["pseudo-points in all", f"{self.num_pseudo_points:,}"],
+            ["rows to learn from", f"{self.num_learning_rows:,}"],
+        ]
+
+
+@in_float64
+def cost_of(prepared: Prepared) -> Cost:
+    """By a short trial on a stretch of the series."""
+    options, translation = prepared.options, prepared.translation
+    data = translation.observations(prepared.rows)
+    start = build_start(
+        data,
+        num_space=translation.num_space,
+        clock=translation.clock,
+        kernel=options.kernel,
+        likelihood=likelihood_from(options.likelihood),
+        likelihood_setting=options.likelihood,
+        seasonality=options.seasonality,
+        pseudo_points=options.pseudo_points,
+        seed=options.seed,
+    )
+    found = estimate(start.model, data, engine=options.engine)
+    work = work_of_model(start.model, data)
+    chosen = chosen_stretches(options, work, data)
+    used = np.ones(len(work), dtype=bool) if chosen is None else chosen.chosen
+    seconds = found.seconds_per_evaluation
+    return Cost(
+        memory_bytes=found.memory_bytes,
+        available_bytes=found.available_bytes,
+        evaluation_seconds=seconds,
+        fit_seconds=EVALUATIONS * seconds * float(work[used].sum() / work.sum()),
+        num_learning_rows=int(np.asarray(data.grouping.layout.counts)[used].sum()),
+        num_pseudo_points=found.shape.num_bottleneck,
+    )

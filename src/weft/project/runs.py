@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""All that a weft.toml says: check, fit, evaluate, predict and report."""
+
+import dataclasses
+import pathlib
+import time
+from typing import Any, final
+
+from weft.data.files import (
+    check_output,
+    check_table_output,
+    read_table,
+    read_table_to_answer,
+    write_pieces,
+    write_table,
+)
+from weft.project.evaluation import Evaluation, check_kinds, evaluate
+from weft.project.fitting import Say, fit_to, fitted_record, forget, refuse_copies, silent, was_interrupted
+from weft.project.prepared import check_folds, check_question, check_station, check_terrain
+from weft.project.settings import Settings
+from weft.project.surveys import Survey, survey_file
+from weft.project.words import aligned
+from weft.report.build import KINDS_OF_CHECK, build_report
+from weft.report.content import ReportContent
+from weft.space_time_gp import SpaceTimeGP
+
+__all__ = ["Run", "run"]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """What a run found, and the files it wrote; without an evaluation and a report it was interrupted."""
+
+    survey: Survey
+    gp: SpaceTimeGP
+    files: dict[str, pathlib.Path]
+    seconds: float
+    evaluation: Evaluation | None = None
+    report: ReportContent | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        assert self.evaluation is not None
+        assert self.report is not None
+        return {
+            "check": self.survey.to_json(),
+            "fit": fitted_record(self.gp),
+            "scores": self.evaluation.scores.to_dict("records"),
+            "verdict": self.report.verdict.headline,
+            "files": {name: str(file) for name, file in self.files.items()},
+            "seconds": self.seconds,
+        }
+
+    def __str__(self) -> str:
+        assert self.report is not None
+        saved = ", ".join(str(file) for file in self.files.values())
+        return f"{self.evaluation}\n\n{self.report.verdict.headline}\nsaved {saved} in {self.seconds:.0f} s"
+
+
+def run(settings: Settings, *, resume: bool = False, say: Say = silent, command: str | None = None) -> Run:
+    """Do what the settings say; `command` is what the report names as its origin.
+
+    What could be refused only after the fit, which is long, is refused before it.
+    """
+    started = time.perf_counter()
+    files = _files(settings)
+    check_kinds(settings.evaluate.by)
+    found = survey_file(settings, advised=False)
+    settings = found.settings
+    asked = None
+    if settings.predict.table is not None:
+        asked = read_table_to_answer(settings.predict.table, files["predictions"])
+    heights = None if settings.report.terrain is None else read_table(settings.report.terrain)
+    refuse_copies(found)
+    _rehearse(found, asked, heights)
+    remarks = [f"fitting these rows\n{aligned(found.lines())}"]
+    gp = fit_to(files["model"], found, remarks, resume=resume, say=say)
+    if was_interrupted(gp):
+        return Run(found, gp, files, time.perf_counter() - started)
+    say(gp.summary())
+    evaluation = evaluate(gp, found.table, settings.evaluate.by, settings.evaluate.folds)
+    write_table(evaluation.scores, files["scores"])
+    if asked is not None:
+        pieces = gp.predict_pieces(asked, quantiles=settings.predict.quantiles, of=settings.predict.of)
+        write_pieces(pieces, files["predictions"])
+    report = build_report(
+        gp,
+        found.table,
+        path=files["report"],
+        evaluated={by: rows for by, rows in evaluation.rows.items() if by in KINDS_OF_CHECK},
+        station=settings.report.station,
+        terrain=heights,
+        threshold=settings.report.threshold,
+        title=settings.report.title,
+        command=command,
+    )
+    forget(files["model"])
+    return Run(found, gp, files, time.perf_counter() - started, evaluation, report)
+
+
+def _files(settings: Settings) -> dict[str, pathlib.Path]:
+    """What will be written, refused where it cannot be."""
+    folder = pathlib.Path(settings.output.folder)
+    files = {name: folder / getattr(settings.output, name) for name in ("model", "scores", "report")}
+    if settings.predict.table is not None:
+        files["predictions"] = folder / settings.predict.output
+    for name, file in files.items():
+        (check_table_output if name in ("scores", "predictions") else check_output)(file)
+    return files
+
+
+def _rehearse(found: Survey, asked: Any, heights: Any) -> None:
+    settings, prepared = found.settings, found.prepared()
+    check_station(prepared, settings.report.station)
+    check_terrain(prepared, heights)
+    check_folds(prepared, settings.evaluate.by, settings.evaluate.folds)
+    if asked is not None:
+        check_question(prepared, asked, settings.predict.quantiles, settings.predict.of)

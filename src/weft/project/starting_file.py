@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""A weft.toml to start from: what was inferred from a table and why, and what else might be said, commented out."""
+
+import json
+import os
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from weft.data.atomic import check_output, whole_file
+from weft.data.files import read_table
+from weft.options import written_options
+from weft.project.settings import EvaluateSettings, ReportSettings, Settings
+from weft.project.surveys import ROLES, Survey, surveyed
+
+__all__ = ["Start", "start"]
+
+
+class Start(NamedTuple):
+    """What was written: settings, why each was chosen, and what else there is to say of the table."""
+
+    settings: Settings
+    reasons: dict[str, str]
+    notes: tuple[str, ...]
+
+
+def start(table: str | os.PathLike, output: str | os.PathLike, *, replace: bool = False) -> Start:
+    """Look at a table and write a commented weft.toml: which column is what and why, and how to model the target."""
+    output = pathlib.Path(output)
+    check_output(output)
+    if output.exists() and not replace:
+        raise FileExistsError(f"{str(output)!r} is there already; give another name with -o, or --force to replace it")
+    found = surveyed(Settings(), read_table(table), advised=True)
+    guesses = found.guesses
+    assert guesses is not None
+    reasons = {role: (found.reasons | found.unknown)[role] for role in ROLES} | found.reasons
+    notes = () if found.counts is None else (found.counts.words, *found.counts.notes)
+    if guesses.others:
+        notes = (*notes, f"further columns of numbers that could be covariates: {', '.join(guesses.others)}")
+    if found.objection is not None:
+        notes = (*notes, f"fit and run refuse this table: {found.objection}")
+    if guesses.station is not None:
+        reasons["station"] = guesses.station.reason
+    settings = msgspec.structs.replace(
+        found.settings,
+        table=os.path.relpath(table, output.parent),
+        evaluate=EvaluateSettings(by=_worth_holding_out(found)),
+        report=ReportSettings(station=None if guesses.station is None else guesses.station.columns[0]),
+    )
+    with whole_file(output) as part:
+        part.write_text(_starting_text(settings, reasons, notes), encoding="utf-8")
+    return Start(settings, reasons, notes)
+
+
+def _worth_holding_out(found: Survey) -> tuple[str, ...]:
+    many = found.counts is not None and found.counts.num_places >= 10
+    return ("random", "station") if many else ("random",)
+
+
+def _starting_text(settings: Settings, reasons: Mapping[str, str], notes: Sequence[str]) -> str:
+    def entry(key: str, value: Any) -> list[str]:
+        because = [f"# {_one_line(reasons[key])}"] if key in reasons else []
+        return [*because, f"{key} = {_toml(value)}" if value is not None else f"# {key} = "]
+
+    def section(name: str) -> list[str]:
+        """Options of the estimator: with a value or a reason, or else commented out."""
+        lines = []
+        for option, written in written_options(name).items():
+            if option in settings.options or option in reasons:
+                lines += entry(option, settings.options.get(option))
+            else:
+                lines.append(f"{f'# {option} = {_toml(written.example)}':<28}# {written.help}")
+        return lines
+
+    station = settings.report.station
+    lines = [
+        "# What `weft check`, `weft run` and `weft fit --config` do. Lines that start with # change nothing.",
+        "",
+        *(f"# Note: {_one_line(note)}." for note in notes),
+        *([""] if notes else []),
+        "[data]",
+        *entry("table", settings.table),
+        *section("data"),
+        "# keep_duplicates = true    # Rows that repeat another in every column are measurements too.",
+        "",
+        "[model]",
+        *section("model"),
+        "",
+        "[evaluate]",
+        '# What is held out to judge the model: "random" rows, whole "station"s, "block"s of space, stretches of "time".',
+        f"by = {_toml(settings.evaluate.by)}",
+        "# folds = 5                 # Left out: five, of which a very large model predicts fewer.",
+        "",
+        "[predict]",
+        '# table = "grid.nc"         # Rows or a grid (csv, parquet, NetCDF, Zarr) to predict at.',
+        '# output = "predictions.nc"',
+        "# quantiles = [0.05, 0.95]",
+        "",
+        "[report]",
+        *(['# station = "station"       # The column with the stations\' names.'] if station is None else []),
+        *(entry("station", station) if station is not None else []),
+        '# terrain = "heights.nc"    # Map coordinates and elevation, where elevation is a column of space.',
+        "# threshold = 30.0          # Of the map of probabilities.",
+        '# title = "..."',
+        "",
+        "[output]",
+        *(f"{name} = {_toml(getattr(settings.output, name))}" for name in settings.output.__struct_fields__),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _toml(value: Any) -> str:
+    """A string, number or list of those; JSON writes them as TOML does, but for the one character it leaves bare."""
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _one_line(text: str) -> str:
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
