@@ -137,6 +137,22 @@ class Observations(eqx.Module):
         )
 
 
+def take_rows(data: Observations, rows: Int[np.ndarray, " some"]) -> Observations:
+    """Some of the rows present, by their numbers among those held; times with none of them are left out."""
+
+    def of(numbers: AnyArray | None) -> np.ndarray | None:
+        return None if numbers is None else np.asarray(numbers)[rows]
+
+    return Observations(
+        data.row_times[rows],
+        data.row_places[rows],
+        np.asarray(data.values)[rows],
+        of(data.noise_variance),
+        exposure=of(data.exposure),
+        trials=of(data.trials),
+    )
+
+
 def as_numbers(array: ArrayLike, name: str, ndim: int) -> np.ndarray:
     """`array` as float64 NumPy, refused where it has another number of axes or holds no numbers."""
     if not is_concrete(array):

@@ -111,6 +111,11 @@ class Engine(abc.ABC):
     def name(self) -> str:
         """What it is called where engines are named, and in files."""
 
+    @property
+    def has_state(self) -> bool:
+        """Whether `last_state` is cheap, so that a series is better run on from there than told again from its beginning."""
+        return True
+
     @abc.abstractmethod
     def cost(self, shape: Shape, *, gradient: bool = True) -> Cost:
         """What `log_normaliser` takes, with its gradient or without; never computes anything large itself."""

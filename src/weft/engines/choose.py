@@ -17,11 +17,12 @@ BUILT_IN = {
     "cpu": "weft.engines.cpu:CpuEngine",
     "scan": "weft.engines.scan:ScanEngine",
     "parallel": "weft.engines.parallel:ParallelEngine",
+    "dense": "weft.engines.dense:DenseEngine",
 }
 # Of which engines "auto" takes the cheapest, by where JAX runs. One joins when its numbers hold at *every* shape that it does not
 # put a prohibitive cost on (`Engine.cost` may return infinite flops), and when the rate at which it works is that of the others here,
 # because flops alone are compared. An engine of another package never joins by being installed: the same script gives the same numbers.
-AUTOMATIC = {"cpu": ("cpu",), "accelerator": ("scan",)}
+AUTOMATIC = {"cpu": ("cpu", "dense"), "accelerator": ("scan",)}
 
 
 def engine_names() -> tuple[str, ...]:

@@ -43,13 +43,13 @@ def make_prior(model: Model, data: Observations) -> Prior:
     check_places(model, data.places)
     check_times(model, data.times)
     grouping = data.grouping
-    return _make_prior(
+    return prior_at(
         model, time_grid(data.times), data.places, np.asarray(grouping.time_of_row), np.asarray(grouping.place_of_row)
     )
 
 
 @eqx.filter_jit
-def _make_prior(
+def prior_at(
     model: Model,
     grid: TimeGrid,
     places: Float[AnyArray, "place dim"],

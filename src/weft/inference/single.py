@@ -121,6 +121,9 @@ class SinglePosterior(Posterior):
 
     @property
     def log_evidence(self) -> float:
+        if not self._engine.has_state:
+            chain = chain_at(self.model, self._num_pseudo, self.times)
+            return float(self._engine.log_normaliser(chain, self.weights, self.rows)) + self.log_constant
         return self._run.last.log_normaliser + self.log_constant
 
     @property
@@ -235,7 +238,8 @@ class SinglePosterior(Posterior):
         times, rows, weights, first_touched = merge_rows(
             (self.times, self.rows, self.weights), (more.times, rows_of(more, sites), new_weights)
         )
-        untouched = tuple(kept for kept in self._run.kept if kept.time < first_touched)
+        before = self._run.kept if self._engine.has_state else ()
+        untouched = tuple(kept for kept in before if kept.time < first_touched)
         return SinglePosterior(
             self.model,
             times,
@@ -293,7 +297,7 @@ class SinglePosterior(Posterior):
 
     def _ask(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Question:
         """The rows asked about as a question; from the last state on where all lie in the future."""
-        if times.min() > self.times[-1]:
+        if times.min() > self.times[-1] and self._engine.has_state:
             nothing = Rows(Layout(np.zeros(2)), np.zeros(0, dtype=np.int32), np.zeros(0), np.zeros(0))
             question = Question(self.model, self._bases, self.times[-1:], nothing, times, places)
             question.chain = starting(question.chain, self._run.last.state)

@@ -83,6 +83,10 @@ class Kernel(Parametrised):
         """
         return None
 
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        """`xs` in length scales: the nearer two rows by Euclid, the more alike; no column where the kernel knows no nearness."""
+        return jnp.zeros((xs.shape[0], 0))
+
     def __call__(self, xs: Any, ys: Any = None) -> Float[Array, "x y"]:
         """The covariance matrix of `xs` and `ys` (of `xs` with itself if not given); a vector is one column."""
         require_float64()
@@ -145,6 +149,9 @@ class Scaled(Kernel):
         unscaled = self.kernel.features(xs)
         return None if unscaled is None else jnp.sqrt(self.variance) * unscaled
 
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return self.kernel.coordinates(xs)
+
     def check_width(self, width: int) -> None:
         self.kernel.check_width(width)
 
@@ -170,6 +177,9 @@ class Sum(Kernel):
     def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
         first, second = self.first.features(xs), self.second.features(xs)
         return None if first is None or second is None else jnp.concatenate([first, second], axis=1)
+
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return jnp.concatenate([self.first.coordinates(xs), self.second.coordinates(xs)], axis=1)
 
     def check_width(self, width: int) -> None:
         self.first.check_width(width)
@@ -206,6 +216,9 @@ class Product(Kernel):
         if first is None or second is None:
             return None
         return jnp.reshape(first[:, :, None] * second[:, None, :], (first.shape[0], -1))
+
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return jnp.concatenate([self.first.coordinates(xs), self.second.coordinates(xs)], axis=1)
 
     def check_width(self, width: int) -> None:
         self.first.check_width(width)

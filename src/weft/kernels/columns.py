@@ -46,6 +46,9 @@ class Columns(Kernel):
     def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
         return self.kernel.features(self._chosen(xs))
 
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return self.kernel.coordinates(self._chosen(xs))
+
     def check_width(self, width: int) -> None:
         if max(self.columns) >= width:
             raise ValueError(

@@ -41,6 +41,9 @@ class OnSphere(Kernel):
     def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
         return self.kernel.features(self.embed(xs))
 
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return self.kernel.coordinates(self.embed(xs))
+
     def check_width(self, width: int) -> None:
         check_shapes(self, width, single=("radius",))
         if width < 2:

@@ -33,6 +33,10 @@ def matern_state_space(order: int, kernel: Kernel, variance: Float[AnyArray, ""]
     return ScaledStateSpace(MaternForm(order, decay), variance)
 
 
+def in_lengthscales(xs: Float[AnyArray, "x dim"], lengthscale: Float[AnyArray, "..."]) -> Float[Array, "x dim"]:
+    return jnp.asarray(xs) / per_column(lengthscale, xs.shape[1])[None, :]
+
+
 def constant_variances(variance: Float[AnyArray, ""], xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
     return jnp.broadcast_to(jnp.asarray(variance), (xs.shape[0],))
 
@@ -51,6 +55,9 @@ class Matern12(Kernel):
 
     def state_space(self) -> StateSpace:
         return matern_state_space(0, self, self.variance)
+
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return in_lengthscales(xs, self.lengthscale)
 
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
@@ -71,6 +78,9 @@ class Matern32(Kernel):
     def state_space(self) -> StateSpace:
         return matern_state_space(1, self, self.variance)
 
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return in_lengthscales(xs, self.lengthscale)
+
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
 
@@ -90,6 +100,9 @@ class Matern52(Kernel):
     def state_space(self) -> StateSpace:
         return matern_state_space(2, self, self.variance)
 
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return in_lengthscales(xs, self.lengthscale)
+
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
 
@@ -108,6 +121,9 @@ class Matern72(Kernel):
 
     def state_space(self) -> StateSpace:
         return matern_state_space(3, self, self.variance)
+
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return in_lengthscales(xs, self.lengthscale)
 
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
@@ -143,6 +159,9 @@ class EQ(Kernel):
     def state_space(self) -> StateSpace:
         return ScaledStateSpace(EQForm(self.order, one_time_parameter(self, "lengthscale")), self.variance)
 
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return in_lengthscales(xs, self.lengthscale)
+
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
 
@@ -160,6 +179,9 @@ class RationalQuadratic(Kernel):
 
     def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
         return constant_variances(self.variance, xs)
+
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return in_lengthscales(xs, self.lengthscale)
 
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("shape", "variance"))

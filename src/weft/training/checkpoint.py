@@ -53,12 +53,16 @@ class Checkpoint:
     num_evaluations: int
 
 
-def fingerprint_of(model: Model, data: Observations, space: ParameterSpace, options: dict[str, Any]) -> str:
+def fingerprint_of(
+    model: Model, blocks: tuple[Observations, ...], space: ParameterSpace, options: dict[str, Any]
+) -> str:
     """A digest of the problem: data, model, what is learned, and the options that change the answer."""
     digest = hashlib.sha256()
-    layout = data.grouping.layout
-    arrays = [data.values, data.times, data.places, layout.offsets, data.grouping.place_of_row]
-    arrays += [array for array in (data.noise_variance, data.exposure, data.trials) if array is not None]
+    arrays: list[Any] = []
+    for data in blocks:
+        layout = data.grouping.layout
+        arrays += [data.values, data.times, data.places, layout.offsets, data.grouping.place_of_row]
+        arrays += [array for array in (data.noise_variance, data.exposure, data.trials) if array is not None]
     leaves, structure = jax.tree.flatten(model)
     arrays += [leaf for leaf in leaves if eqx.is_array(leaf)]
     arrays += [space.free, space.lower, space.upper, space.scale]

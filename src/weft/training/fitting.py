@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, require_float64, require_whole
 from weft.data.atomic import check_output
-from weft.data.observations import Observations
+from weft.data.observations import Observations, distinct_rows
 from weft.engines.base import Engine
 from weft.engines.choose import choose_engine
 from weft.inference.evidence import log_evidence
@@ -29,6 +29,7 @@ from weft.inference.variational import SearchMemory
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.checkpoint import Checkpoint, Finished, fingerprint_of, read_checkpoint, write_checkpoint
+from weft.training.composite import CompositeObjective
 from weft.training.estimate import refuse_too_large, shape_of
 from weft.training.maximise import Ascent, Evaluation, Step, maximise
 from weft.training.parameters import (
@@ -41,6 +42,7 @@ from weft.training.parameters import (
     prior_terms,
 )
 from weft.training.progress import Iteration, Report, Stopwatch, progress_report
+from weft.training.uncertainty import sandwich, standard_errors
 
 __all__ = ["FitResult", "fit"]
 
@@ -63,6 +65,8 @@ class FitResult:
     `log_evidence` is that of `model`; `objective` has the priors' log densities added. `history` has one entry an
     iteration. `starts` has the objective each start reached, the first being the model's own. `parameters` are what was
     learned. `num_engine_calls` counts this run's; a likelihood that is not Gaussian takes several an evaluation.
+    `num_blocks` and `num_rows` say what it was learned from; learned from several blocks, `standard_errors` has one number for each of
+    `parameters` (see `uncertainty`), NaN where it was held.
     """
 
     model: Model
@@ -77,6 +81,9 @@ class FitResult:
     seconds: float
     parameters: dict[str, np.ndarray]
     warm_start: "FitResult | None" = None
+    num_blocks: int = 1
+    num_rows: int = 0
+    standard_errors: dict[str, np.ndarray] | None = None
 
     def __repr__(self) -> str:
         return (
@@ -88,7 +95,7 @@ class FitResult:
 
 def fit(
     model: Model,
-    data: Observations,
+    data: Observations | Sequence[Observations],
     *,
     power: float = 0.0,
     engine: str | Engine = "auto",
@@ -115,6 +122,10 @@ def fit(
         weft.fit(model, data, frozen=["*.time.lengthscale"], bounds={"likelihood.variance": (0.01, 2.0)},
                  priors={"kernel.space.lengthscale": weft.LogNormalPrior(median=1.0, deviation=0.7)})
 
+    `data` may be several observations, such as the blocks of `choose_blocks`: they then share parameters and nothing else, and the sum
+    of their log evidence is climbed, on all processors. How far the blocks disagree tells how well parameters are known
+    (`standard_errors` of the result).
+
     Bounds are open: a parameter within two becomes a scaled logistic, within one an exponential. A prior is a function
     from the parameter's value to its log density. Held unless `bounds` or `priors` have their exact name: variances
     inside a component besides the component's own (which they would only repeat), a sphere's radius, the origin of a
@@ -137,25 +148,33 @@ def fit(
     (lines to the logger "weft") or None. `callback` sees each iteration and may raise StopIteration.
     """
     require_float64()
-    check_problem(model, data)
+    blocks = (data,) if isinstance(data, Observations) else tuple(data)
+    for block in blocks:
+        check_problem(model, block)
     require_whole("restarts", restarts, 0)
     require_whole("max_iterations", max_iterations, 0)
     space = make_space(
         model, frozen=frozen, bounds=bounds, named=tuple(priors or ()), learn_pseudo_points=learn_pseudo_points
     )
     terms = prior_terms(priors or {}, space, model)
-    shape = shape_of(model, data)
-    chosen = choose_engine(engine, shape)
-    refuse_too_large(shape, chosen)
+    num_rows = sum(block.num_rows for block in blocks)
+    objective: _Objective | CompositeObjective
+    if len(blocks) == 1:
+        shape = shape_of(model, blocks[0])
+        chosen = choose_engine(engine, shape)
+        refuse_too_large(shape, chosen)
+        objective = _Objective(space, model, blocks[0], terms, power, chosen, is_large=chosen.cost(shape).flops > LARGE)
+    else:
+        objective = CompositeObjective(space, model, blocks, terms, power=power, engine=engine)
     run = _Run(
-        objective=_Objective(space, model, data, terms, power, chosen, is_large=chosen.cost(shape).flops > LARGE),
+        objective=objective,
         space=space,
         model=model,
         settings={
             "max_iterations": max_iterations,
             "tolerance": tolerance,
             "gradient_tolerance": gradient_tolerance,
-            "scale": float(data.num_rows),
+            "scale": float(num_rows),
         },
         callback=callback,
     )
@@ -167,10 +186,10 @@ def fit(
             "priors": sorted(priors or {}),
             "tolerances": (tolerance, gradient_tolerance),
         }
-        run.attach(checkpoint, fingerprint_of(model, data, space, options), resume=resume)
+        run.attach(checkpoint, fingerprint_of(model, blocks, space, options), resume=resume)
     warm = None
     if warm_start is not None and not run.is_resumed:
-        few = _with_few_pseudo_points(model, data, warm_start)
+        few = _with_few_pseudo_points(model, blocks, warm_start)
         warm = fit(
             few,
             data,
@@ -186,19 +205,27 @@ def fit(
         )
         model = Model(warm.model.kernel, warm.model.likelihood, model.pseudo_points, model.mean)
     origin = space.start(model)
-    with progress_report(progress, tolerance * data.num_rows, gradient_tolerance) as report:
+    with progress_report(progress, tolerance * num_rows, gradient_tolerance) as report:
         run.report = report
         for number in range(restarts + 1):
             if run.climb(number, _moved(origin, seed, number)):
                 break
-    return run.result(warm)
+    result = run.result(warm)
+    return dataclasses.replace(
+        result,
+        num_blocks=len(blocks),
+        num_rows=num_rows,
+        standard_errors=run.standard_errors(),
+        seconds=run.stopwatch.seconds,
+    )
 
 
-def _with_few_pseudo_points(model: Model, data: Observations, count: int) -> Model:
+def _with_few_pseudo_points(model: Model, blocks: tuple[Observations, ...], count: int) -> Model:
     """The model with at most `count` of its pseudo-points (or places, if it has none) a component, far apart."""
     if count < 1:
         raise ValueError(f"warm_start must be a number of pseudo-points, at least 1; it is {count}")
-    points = model.pseudo_points_of(data.places)[: len(model.kernel.components)]
+    places = distinct_rows(np.concatenate([block.places for block in blocks]))[0]
+    points = model.pseudo_points_of(places)[: len(model.kernel.components)]
     return Model(model.kernel, model.likelihood, tuple(_far_apart(matrix, count) for matrix in points), model.mean)
 
 
@@ -329,7 +356,7 @@ class _Run:
 
     def __init__(
         self,
-        objective: _Objective,
+        objective: _Objective | CompositeObjective,
         space: ParameterSpace,
         model: Model,
         settings: dict[str, Any],
@@ -450,8 +477,23 @@ class _Run:
                 ),
             )
 
+    @property
+    def best(self) -> Finished:
+        return max(self.finished, key=lambda end: end.objective)
+
+    def standard_errors(self) -> dict[str, np.ndarray] | None:
+        """Of the best point, where blocks tell them; None where it cannot be said, or the fit was cut short."""
+        if not isinstance(self.objective, CompositeObjective) or not self.best.converged:
+            return None
+        try:
+            covariance = sandwich(self.objective, self.best.point)
+        except SURVIVED as error:
+            logger.info("standard errors cannot be computed: %s", error)
+            return None
+        return standard_errors(self.space, self.best.point, covariance)
+
     def result(self, warm: FitResult | None) -> FitResult:
-        best = max(self.finished, key=lambda end: end.objective)
+        best = self.best
         model = self.space.place_numpy(self.model, best.point)
         pressed = self.space.at_bounds(best.point)
         at_bounds = f"; at its bound: {', '.join(pressed)}" if pressed else ""

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: MIT
+"""Small pieces of a table to learn from: each is modelled exactly, so that no pseudo-point stands between parameters and data.
+
+The sum of the blocks' log evidence with shared parameters is a composite likelihood. Compact blocks, neighbourhoods, tell what varies
+at short range; scattered ones, places far apart, what varies at long range. Both are spread over space as the data are, and over
+the series. Their number and size follow from a budget of work, not from the table, so a table ten times as wide takes no longer.
+"""
+
+import dataclasses
+from enum import Enum
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.spatial import cKDTree
+
+from weft.data.layout import Layout
+from weft.data.observations import Observations, take_rows
+from weft.engines.base import Shape, filter_flops
+from weft.engines.dense import matrix_flops
+from weft.inference.cuts import cut
+from weft.inference.nearness import learn_nearness
+from weft.model import Model
+
+__all__ = ["BLOCKS_WORK", "Block", "Kind", "choose_blocks", "exact_work"]
+
+# Work of one evaluation, all blocks together, in floating-point operations: about a second on a core.
+BLOCKS_WORK = 8e9
+# A block has at most so many places, and rows where places do not repeat.
+MOST_PLACES = 36
+MOST_ROWS = 128
+MOST_BLOCKS = 24
+FEWEST_BLOCKS = 8
+# Fewer times than this in a block tell little about time.
+FEWEST_TIMES = 48
+# Places are seen again and again where the table has so many rows a place on average.
+REPEATS = 4.0
+# Runs of neighbouring times that the times of a scattered block are made of: near ones tell what is fast, far ones what is slow.
+RUNS = 4
+# A compact block of rows is a small copy of the table, longer or briefer by these factors in turn.
+ASPECTS = (1.0, 4.0, 0.25)
+
+
+class Kind(Enum):
+    """What a block is for."""
+
+    WHOLE = "whole"
+    COMPACT = "compact"
+    SCATTERED = "scattered"
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Rows of a table to be modelled exactly; `rows` are their numbers among those the table holds, in order of time."""
+
+    kind: Kind
+    rows: Int[np.ndarray, " row"]
+    data: Observations
+
+
+def choose_blocks(model: Model, data: Observations, *, work: float = BLOCKS_WORK, seed: int = 0) -> tuple[Block, ...]:
+    """Blocks of `data` whose exact evidence with its gradient takes about `work` operations in all; the same for the same seed.
+
+    One block with everything where that is within `work`. Else, where places are seen again and again, a block is some places times a
+    stretch of times (compact) or several runs of times (scattered); where they are not, it is a number of rows near each other
+    in space and time, or far apart. `model` says by its length scales what is near; its basis does not matter.
+    """
+    rng = np.random.default_rng(seed)
+    everything = np.arange(data.num_rows)
+    if min(exact_work(model, len(data.places), data.grouping.layout)) <= work:
+        return (Block(Kind.WHOLE, everything, data),)
+    if data.num_rows >= REPEATS * len(data.places):
+        chosen = _blocks_of_places(model, data, work, rng)
+    else:
+        chosen = _blocks_of_rows(model, data, work, rng)
+    return tuple(Block(kind, rows, take_rows(data, rows)) for kind, rows in chosen)
+
+
+class ExactWork(NamedTuple):
+    """Operations of an exact model's evidence and its gradient: by a chain over the times, and by one matrix over the rows."""
+
+    by_chain: float
+    by_matrix: float
+
+
+def exact_work(model: Model, num_places: int, layout: Layout) -> ExactWork:
+    latent = [component.time.state_space().size for component in model.components]
+    shape = Shape(layout, num_places, num_places * len(latent), num_places * sum(latent))
+    by_chain = filter_flops(layout.counts, shape.num_state, shape.num_bottleneck)
+    return ExactWork(float(np.sum(by_chain)), matrix_flops(shape))
+
+
+def _regular(num_times: int, rows_a_time: int) -> Layout:
+    return Layout(np.arange(num_times + 1) * rows_a_time)
+
+
+def _blocks_of_places(
+    model: Model, data: Observations, work: float, rng: np.random.Generator
+) -> list[tuple[Kind, Int[np.ndarray, " row"]]]:
+    """Some places times some times each, equally many of both in every block."""
+    at_first = np.full(len(data.places), data.times[0])
+    points = learn_nearness(model, at_first, data.places)(at_first, data.places)
+    num_places, num_times = len(data.places), len(data.times)
+    size = min(MOST_PLACES, num_places)
+    # Rows a time there would be at so many places.
+    rows_a_time = max(1, round(size * data.num_rows / (num_places * num_times)))
+    per_time = exact_work(model, size, _regular(1, rows_a_time)).by_chain
+    count = int(np.clip(work / (FEWEST_TIMES * per_time), FEWEST_BLOCKS, MOST_BLOCKS))
+    length = int(np.clip(work / (count * per_time), min(FEWEST_TIMES, num_times), num_times))
+    time_of_row, place_of_row = np.asarray(data.grouping.time_of_row), np.asarray(data.grouping.place_of_row)
+    seen = np.zeros((count, num_places), dtype=bool)
+    stretches = _stretches(num_times, length, count, rng)
+    for number, stretch in enumerate(stretches):
+        inside = np.zeros(num_times, dtype=bool)
+        inside[stretch] = True
+        seen[number, place_of_row[inside[time_of_row]]] = True
+    centres = _spread(points, count, rng)
+    chosen = []
+    for number, stretch in enumerate(stretches):
+        kind = Kind.COMPACT if number % 2 == 0 else Kind.SCATTERED
+        # Places with nothing to say in this stretch come last, however near.
+        if kind is Kind.COMPACT:
+            away = np.sqrt(np.sum((points - points[centres[number]]) ** 2, axis=1))
+            order = np.lexsort((away, ~seen[number]))
+        else:
+            far_apart = _spread(points[seen[number]], size, rng)
+            order = np.concatenate([np.flatnonzero(seen[number])[far_apart], rng.permutation(num_places)])
+            order = order[np.sort(np.unique(order, return_index=True)[1])]
+        inside_places, inside_times = np.zeros(num_places, dtype=bool), np.zeros(num_times, dtype=bool)
+        inside_places[order[:size]], inside_times[stretch] = True, True
+        chosen.append((kind, np.flatnonzero(inside_places[place_of_row] & inside_times[time_of_row])))
+    return [(kind, rows) for kind, rows in chosen if len(rows) > 0]
+
+
+def _stretches(num_times: int, length: int, count: int, rng: np.random.Generator) -> list[Int[np.ndarray, " time"]]:
+    """Numbers of times, equally many each: of even entries one stretch, of odd ones several runs over the whole series.
+
+    Starts are spread evenly, one at random within each part of the series, so that every season is seen.
+    """
+    chosen = []
+    # Neighbouring blocks in this order would be neighbours in time; centres are in no such order.
+    for number, part in enumerate(rng.permutation(count)):
+        if number % 2 == 0 or length < 2 * RUNS:
+            start = int((part + rng.uniform()) / count * (num_times - length + 1))
+            chosen.append(np.arange(start, start + length))
+            continue
+        pieces = np.array_split(np.arange(length), RUNS)
+        # Gaps of all sizes: where the runs go is uniform given that they do not overlap.
+        gaps = np.sort(rng.integers(0, num_times - length + 1, size=RUNS))
+        chosen.append(np.concatenate([piece + gap for piece, gap in zip(pieces, gaps, strict=True)]))
+    return chosen
+
+
+def _blocks_of_rows(
+    model: Model, data: Observations, work: float, rng: np.random.Generator
+) -> list[tuple[Kind, Int[np.ndarray, " row"]]]:
+    """Rows near each other in space and time, or far apart, equally many in every block."""
+    count = min(MOST_BLOCKS, max(FEWEST_BLOCKS, data.num_rows // MOST_ROWS))
+    size = min(data.num_rows, MOST_ROWS)
+    while size > 16 and count * exact_work(model, size, _regular(size, 1)).by_matrix > work:
+        size -= 8
+    # Nothing is known yet about how near in time compares with near in space: a block is a small copy of the whole.
+    points = np.concatenate([data.row_places, data.row_times[:, None]], axis=1)
+    spread = points.std(axis=0)
+    points = (points / np.where(spread > 0, spread, 1.0)) * np.where(spread > 0, 1.0, 0.0)
+    chosen = []
+    for number, centre in enumerate(_spread(points, count, rng)):
+        if number % 3 == 2:
+            chosen.append((Kind.SCATTERED, np.sort(_spread(points, size, rng))))
+            continue
+        aspect = ASPECTS[(number // 3 * 2 + number % 3) % len(ASPECTS)]
+        shaped = points / np.append(np.ones(points.shape[1] - 1), aspect)
+        near = cKDTree(shaped).query(shaped[centre], k=size)[1]
+        chosen.append((Kind.COMPACT, np.sort(np.atleast_1d(near))))
+    return chosen
+
+
+def _spread(points: Float[np.ndarray, "point dim"], count: int, rng: np.random.Generator) -> Int[np.ndarray, " some"]:
+    """`count` of the points (all if there are no more), as dense as they are and no two of one cell: one at random in each of so many."""
+    if count >= len(points):
+        return rng.permutation(len(points))
+    cells = cut(points, count).cell_of(points)
+    order = rng.permutation(len(points))
+    _, first = np.unique(cells[order], return_index=True)
+    return rng.permutation(order[first])

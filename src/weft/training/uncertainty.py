@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""How well parameters learned from blocks are known: the sandwich of a composite likelihood (Godambe 1960).
+
+With H the curvature of the objective and J the variance of its slope, which independent blocks show, the covariance of the estimate is
+H^-1 J H^-1. It does not take the blocks' model to be right, as H^-1 alone would.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from weft.training.composite import CompositeObjective
+from weft.training.parameters import ParameterSpace, to_interval
+
+__all__ = ["sandwich", "standard_errors"]
+
+# On the real line of the parameters, where a move of one is about a factor of e. Slopes have some nine digits.
+STEP = 1e-3
+# Directions less curved than this part of the most curved are as good as unknown.
+LEAST_CURVATURE = 1e-8
+
+
+def sandwich(objective: CompositeObjective, point: Float[np.ndarray, " free"]) -> Float[np.ndarray, "free free"]:
+    """Covariance of the estimate `point` on the real line: as many evaluations as there are free numbers, and two."""
+    scores = objective.scores(point).gradient
+    # At an optimum the scores and the priors' slope sum to zero; about their own mean they are the blocks' alone.
+    centred = scores - scores.mean(axis=0)
+    num_blocks = len(scores)
+    slope_variance = centred.T @ centred * num_blocks / (num_blocks - 1)
+    here = objective(point).gradient
+    moved = [objective(point + STEP * unit).gradient for unit in np.eye(len(point))]
+    curvature = (here - np.stack(moved)) / STEP
+    values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
+    inverse = (vectors / np.maximum(values, LEAST_CURVATURE * values.max())) @ vectors.T
+    return inverse @ slope_variance @ inverse
+
+
+def standard_errors(
+    space: ParameterSpace, point: Float[np.ndarray, " free"], covariance: Float[np.ndarray, "free free"]
+) -> dict[str, np.ndarray]:
+    """Of each parameter on its own scale, by the slope of the map from the real line; NaN where a number is not free."""
+
+    def values(free: Float[Array, " free"]) -> Float[Array, " free"]:
+        return to_interval(free, space.lower, space.upper, space.scale)
+
+    _, slope = jax.jvp(values, (jnp.asarray(point),), (jnp.ones(len(point)),))
+    sizes = [int(np.prod(shape)) for shape in space.shapes]
+    whole = np.full(sum(sizes), np.nan)
+    whole[np.asarray(space.free)] = np.abs(np.asarray(slope)) * np.sqrt(np.diagonal(covariance))
+    parts = np.split(whole, np.cumsum(sizes)[:-1])
+    return {name: part.reshape(shape) for name, part, shape in zip(space.names, parts, space.shapes, strict=True)}
