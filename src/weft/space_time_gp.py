@@ -14,7 +14,7 @@ from weft.arrays import require_whole
 from weft.data.archive import write_archive
 from weft.data.tables import GridTable, Table
 from weft.data.transforms import check_levels
-from weft.estimator.answers import answer_columns, as_answer, check_of, stack_draws
+from weft.estimator.answers import answer_columns, as_answer, stack_draws
 from weft.estimator.columns import Roles, read_measurements, roles_among
 from weft.estimator.evaluation import MODEL, summaries_of
 from weft.estimator.fitted import Fitted
@@ -22,6 +22,7 @@ from weft.estimator.learning import learn, options_among
 from weft.estimator.precision import in_float64
 from weft.estimator.storage import KIND, Stored, to_plain_estimator
 from weft.estimator.validation import cross_validate
+from weft.inference.prediction import check_of
 from weft.options import Options
 from weft.training.estimate import available_memory
 
@@ -287,7 +288,7 @@ class SpaceTimeGP(Options):
         levels = check_levels(np.atleast_1d(quantiles)).tolist()
         fitted = self._learned()
         rows = read_measurements(table, fitted.roles, with_target=False)
-        columns = answer_columns(fitted.predictive(rows), levels, of)
+        columns = answer_columns(fitted.prediction(rows), levels, of)
         return as_answer(table, columns, fitted, of=of, units=self.units)
 
 

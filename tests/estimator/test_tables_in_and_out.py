@@ -14,6 +14,7 @@ from tests.estimator.tables import DAYS, STATIONS
 from weft import space_time_gp
 from weft.data.files import read_table, write_table
 from weft.data.tables import as_table
+from weft.estimator.answers import quantile_name
 
 
 def as_dataset(table: pd.DataFrame) -> xr.Dataset:
@@ -205,3 +206,9 @@ def test_the_antimeridian_is_no_seam(table):
         apart.append(np.linalg.norm(places[:, None] - places[None], axis=2))
     assert np.ptp(moved["lon"]) > 300
     assert_allclose(apart[1], apart[0], rtol=1e-9, atol=1e-9)
+
+
+def test_levels_that_differ_have_names_that_differ():
+    levels = (0.05, 0.5, 0.95, 1e-5, 0.3333333, 0.3333334, 0.9999999)
+    names = ["q0.05", "q0.5", "q0.95", "q1e-05", "q0.3333333", "q0.3333334", "q0.9999999"]
+    assert [quantile_name(level) for level in levels] == names

@@ -13,19 +13,12 @@ from weft.data.scaling import Scaling
 from weft.data.tables import GridTable, Table
 from weft.estimator.fitted import Fitted
 from weft.estimator.gridded import describe_grid
-from weft.estimator.predictive import Predictive
+from weft.inference.prediction import Prediction
 
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["OF", "answer_columns", "as_answer", "check_of", "stack_draws"]
-
-OF = ("observation", "field")
-
-
-def check_of(of: str) -> None:
-    if of not in OF:
-        raise ValueError(f"of must be 'observation' (noise included) or 'field' (without); it is {of!r}")
+__all__ = ["answer_columns", "as_answer", "quantile_name", "stack_draws"]
 
 
 def quantile_name(level: float) -> str:
@@ -34,13 +27,13 @@ def quantile_name(level: float) -> str:
     return f"q{short if float(short) == level else repr(float(level))}"
 
 
-def answer_columns(predictive: Predictive, levels: Sequence[float], of: str) -> dict[str, Float[np.ndarray, " row"]]:
+def answer_columns(prediction: Prediction, levels: Sequence[float], of: str) -> dict[str, Float[np.ndarray, " row"]]:
     """mean, sd, latent_sd and a column a quantile."""
-    field_mean, latent_sd = predictive.field()
-    mean, sd = (field_mean, latent_sd) if of == "field" else predictive.observation()
+    field_mean, latent_sd = prediction.field()
+    mean, sd = (field_mean, latent_sd) if of == "field" else (prediction.mean, prediction.sd)
     columns = {"mean": mean, "sd": sd, "latent_sd": latent_sd}
     if len(levels):
-        asked = predictive.quantiles(levels, of)
+        asked = prediction.quantile(levels, of=of)
         columns |= {quantile_name(level): asked[:, k] for k, level in enumerate(levels)}
     return columns
 

@@ -2,7 +2,7 @@
 """Honest scores: of held-out rows, beside what anyone could predict without a model, row by row or summed up."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -14,12 +14,25 @@ from weft.data.tables import distinct_rows
 from weft.estimator.columns import Measurements
 from weft.estimator.defaults import median_step
 from weft.estimator.translation import Translation
+from weft.inference.prediction import Prediction
 from weft.scores import RowScores, paired_difference, score_rows, summarise, tidy_table
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["INTERVAL", "MODEL", "Sheet", "baseline_scores", "compare_rows", "rows_frame", "summaries_of", "tidy_scores"]
+__all__ = [
+    "INTERVAL",
+    "MODEL",
+    "Scored",
+    "Sheet",
+    "compare_rows",
+    "make_sheet",
+    "row_scores",
+    "rows_frame",
+    "score_beside_baselines",
+    "summaries_of",
+    "tidy_scores",
+]
 
 MODEL = "weft"
 # The levels of the ends of the interval that is kept with every scored row.
@@ -55,39 +68,57 @@ def periods_in(times: Float[np.ndarray, " row"], translation: Translation) -> tu
     return natural_periods(UNIT_SECONDS[translation.clock.unit], float(np.ptp(distinct)), median_step(distinct))
 
 
-def baseline_scores(
-    train: Sheet, test: Sheet, periods: tuple[float, ...], *, is_forecast: bool, seed: int
-) -> dict[str, RowScores]:
-    """Scores of every baseline; persistence only where the test rows come after the training rows."""
-    names = [name for name in BASELINES if name != "persistence" or is_forecast]
-    scores = {}
-    for name in names:
-        baseline = fit_baseline(name, train.times, train.places, train.values, periods=periods, seed=seed)
-        forecast = baseline.predict(test.times, test.places)
-        scores[name] = score_rows(test.values, forecast.mean, forecast.sd)
-    return scores
+@final
+@dataclasses.dataclass(frozen=True)
+class Scored:
+    """Scores of rows by model, ours first, and the ends of our own interval at each row."""
+
+    scores: dict[str, RowScores]
+    interval: Float[np.ndarray, "test 2"]
+
+
+def score_beside_baselines(
+    prediction: Prediction,
+    train: Sheet | None,
+    test: Sheet,
+    translation: Translation,
+    *,
+    seed: int,
+    is_forecast: bool | None = None,
+) -> Scored:
+    """Our scores, then those of every baseline given the rows of `train`; of none where those are not known.
+
+    Persistence is there only where test rows come after training rows, as `is_forecast` says, or the times themselves.
+    """
+    scores = {MODEL: prediction.score(test.values, seed)}
+    if train is not None:
+        if is_forecast is None:
+            is_forecast = bool(len(test.times)) and float(test.times.min()) > float(train.times.max())
+        periods = periods_in(train.times, translation)
+        for name in BASELINES:
+            if name == "persistence" and not is_forecast:
+                continue
+            baseline = fit_baseline(name, train.times, train.places, train.values, periods=periods, seed=seed)
+            forecast = baseline.predict(test.times, test.places)
+            scores[name] = score_rows(test.values, forecast.mean, forecast.sd)
+    return Scored(scores, prediction.quantile(INTERVAL))
 
 
 def rows_frame(
-    scores: Mapping[str, RowScores],
-    rows: Int[np.ndarray, " test"],
-    sheet: Sheet,
-    *,
-    interval: Float[np.ndarray, "test 2"],
-    fold: int | str = "all",
+    scored: Scored, rows: Int[np.ndarray, " test"], sheet: Sheet, *, fold: int | str = "all"
 ) -> "pd.DataFrame":
     """One line a model and scored row; `rows` says which rows of the sheet were tested, `place` numbers its places.
 
-    `low` and `high` are the ends of our own 90 % `interval`, and not given for baselines.
+    `low` and `high` are the ends of our own 90 % interval, and not given for baselines.
     """
     import pandas as pd
 
     place = distinct_rows(list(sheet.places.T))[1]
     frames = []
-    for model, each in scores.items():
+    for model, each in scored.scores.items():
         where = rows[each.rows]
         columns = {"value": each.values} | {name: getattr(each, name) for name in _PER_ROW if name != "value"}
-        ends = interval[each.rows] if model == MODEL else np.full((len(where), 2), np.nan)
+        ends = scored.interval[each.rows] if model == MODEL else np.full((len(where), 2), np.nan)
         frames.append(
             pd.DataFrame(
                 {

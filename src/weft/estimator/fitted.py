@@ -10,12 +10,11 @@ from jaxtyping import Float
 from weft.data.tables import distinct_rows
 from weft.estimator.building import COVARIATES
 from weft.estimator.columns import Measurements, Roles, read_measurements
-from weft.estimator.defaults import is_standardised
-from weft.estimator.evaluation import INTERVAL, MODEL, Sheet, baseline_scores, make_sheet, periods_in, rows_frame
-from weft.estimator.predictive import Predictive, make_predictive
+from weft.estimator.evaluation import Sheet, make_sheet, rows_frame, score_beside_baselines
 from weft.estimator.summary import describe_components, describe_noise, summary_text
 from weft.estimator.translation import Translation
 from weft.inference.posterior import Posterior
+from weft.inference.prediction import Prediction
 from weft.model import Model
 
 __all__ = ["Fitted"]
@@ -83,13 +82,13 @@ class Fitted:
             num_missing=rows.num_missing,
         )
 
-    def predictive(self, rows: Measurements) -> Predictive:
-        """The distribution of the target at these rows."""
+    def prediction(self, rows: Measurements) -> Prediction:
+        """Of the target at these rows, in its own units."""
         translation = self.translation
         times, places = translation.times(rows), translation.places(rows)
         latent = self.posterior.marginals(times, places)
         emission = self.posterior.emission(times, places, translation.row_extras(rows))
-        return make_predictive(emission.likelihood, latent, emission.extra, translation.target)
+        return Prediction(latent, emission, translation.target)
 
     def draws(self, rows: Measurements, num: int, seed: int, of: str) -> Float[np.ndarray, "draw row"]:
         """Joint draws over these rows, in the target's own units."""
@@ -97,27 +96,17 @@ class Fitted:
         times, places = translation.times(rows), translation.places(rows)
         f = self.posterior.sample(times, places, num=num, seed=seed)
         emission = self.posterior.emission(times, places, translation.row_extras(rows))
-        likelihood, extra = emission.likelihood, emission.extra
-        if of == "observation":
-            # A stream of its own, so that the noise is not the noise behind the draws of f.
-            f = np.asarray(likelihood.sample(np.random.default_rng([seed, 1]), f, extra))
-        elif not is_standardised(likelihood):
-            f = np.stack([np.asarray(likelihood.predict(draw, np.zeros_like(draw), extra)[0]) for draw in f])
-        return translation.target.inverse(f)
+        # A stream of its own, so that the noise is not the noise behind the draws of f.
+        noise = np.random.default_rng([seed, 1])
+        return translation.target.inverse(emission.sample(noise, f) if of == "observation" else emission.expected(f))
 
     def score_rows(self, rows: Measurements, seed: int) -> Any:
         """A frame with one line a model and scored row: this one, then baselines given the rows seen so far."""
         rows.require_value(self.roles, "score")
         test = make_sheet(rows, self.translation)
-        predictive = self.predictive(rows)
-        scores = {MODEL: predictive.score(test.values, seed)}
-        if self.posterior.batches:
-            train = self._seen()
-            is_forecast = bool(len(test.times)) and float(test.times.min()) > float(train.times.max())
-            periods = periods_in(train.times, self.translation)
-            scores |= baseline_scores(train, test, periods, is_forecast=is_forecast, seed=seed)
-        interval = predictive.quantiles(INTERVAL, "observation")
-        return rows_frame(scores, np.arange(rows.num_rows), test, interval=interval)
+        train = self._seen() if self.posterior.batches else None
+        scored = score_beside_baselines(self.prediction(rows), train, test, self.translation, seed=seed)
+        return rows_frame(scored, np.arange(rows.num_rows), test)
 
     def effects(self) -> list[dict[str, Any]]:
         """The slope of each covariate: its component where it is one deviation and all other covariates are zero."""

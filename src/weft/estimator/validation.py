@@ -11,17 +11,7 @@ from jaxtyping import Int
 from weft.arrays import require_whole
 from weft.estimator.budget import num_folds_within, work_of_model
 from weft.estimator.columns import Measurements, Roles
-from weft.estimator.evaluation import (
-    INTERVAL,
-    MODEL,
-    Sheet,
-    baseline_scores,
-    joined,
-    make_sheet,
-    periods_in,
-    rows_frame,
-    tidy_scores,
-)
+from weft.estimator.evaluation import Sheet, joined, make_sheet, rows_frame, score_beside_baselines, tidy_scores
 from weft.estimator.fitted import Fitted
 from weft.estimator.learning import learn, translation_for
 from weft.folds import assign_folds, splits
@@ -73,12 +63,11 @@ def cross_validate(
         seen, hidden = present[train], present[test]
         train_rows = rows.take(seen)
         model = _learned(settings, roles, train_rows) if fitted is None else fitted.given_only(train_rows)
-        predictive = model.predictive(rows.take(hidden))
-        scores = {MODEL: predictive.score(sheet.values[hidden], seed)}
-        periods = periods_in(sheet.times[seen], translation)
-        scores |= baseline_scores(sheet.take(seen), sheet.take(hidden), periods, is_forecast=by == "time", seed=seed)
-        interval = predictive.quantiles(INTERVAL, "observation")
-        frames.append(rows_frame(scores, hidden, sheet, interval=interval, fold=fold))
+        prediction = model.prediction(rows.take(hidden))
+        scored = score_beside_baselines(
+            prediction, sheet.take(seen), sheet.take(hidden), translation, seed=seed, is_forecast=by == "time"
+        )
+        frames.append(rows_frame(scored, hidden, sheet, fold=fold))
     frame = joined(frames)
     return frame if output == "rows" else tidy_scores(frame, float(np.std(sheet.values[present])), by)
 

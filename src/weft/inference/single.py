@@ -19,7 +19,7 @@ from weft.inference.filtering import FilterRun, Kept, run_filter, starting
 from weft.inference.merge import Given, concatenate_observations, merge_given, merge_rows
 from weft.inference.parts import Parts, from_plain_parts, to_plain_parts
 from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
-from weft.inference.prediction import Emission, Marginals
+from weft.inference.prediction import LikelihoodEmission, Marginals
 from weft.inference.prior import bases_of, chain_at, make_prior, num_pseudo
 from weft.inference.queries import Question, blocks_of_rows, checked_rows, checked_sums
 from weft.inference.sites import check_power, check_problem, gaussian_sites, rows_of
@@ -217,8 +217,8 @@ class SinglePosterior(Posterior):
         variance = np.asarray(moments.total_variance) + 1 / np.asarray(self.rows.precision) + rest
         return OneStepAhead(self.given.row, residual, variance)
 
-    def emission(self, times: ArrayLike, places: ArrayLike, extra: RowExtras) -> Emission:
-        return Emission(self.model.likelihood, extra)
+    def emission(self, times: ArrayLike, places: ArrayLike, extra: RowExtras) -> LikelihoodEmission:
+        return LikelihoodEmission(self.model.likelihood, extra)
 
     def update(self, more: Observations) -> "SinglePosterior":
         check_problem(self.model, more)

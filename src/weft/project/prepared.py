@@ -9,13 +9,14 @@ import numpy as np
 from weft.arrays import require_whole
 from weft.data.tables import FrameTable, Table, as_table, numbers
 from weft.data.transforms import check_levels
-from weft.estimator.answers import check_of, quantile_name
+from weft.estimator.answers import quantile_name
 from weft.estimator.columns import Measurements, Roles, read_measurements, roles_among
 from weft.estimator.evaluation import make_sheet
 from weft.estimator.learning import options_among, translation_for
 from weft.estimator.precision import in_float64
 from weft.estimator.translation import Translation
 from weft.estimator.validation import NUM_FOLDS, folds_of
+from weft.inference.prediction import check_of
 from weft.options import Options
 
 __all__ = ["Prepared", "check_folds", "check_question", "check_station", "check_terrain", "prepare"]

@@ -61,7 +61,8 @@ def last_rows(rows: SeenRows, most: int) -> SeenRows:
 
 def residuals_of(fitted: Fitted, rows: SeenRows) -> Float[np.ndarray, " row"]:
     """(value - mean) / deviation, as the model predicts rows it has seen."""
-    mean, deviation = fitted.predictive(rows.measured).observation()
+    prediction = fitted.prediction(rows.measured)
+    mean, deviation = prediction.mean, prediction.sd
     return (rows.values - mean) / deviation
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 from jaxtyping import Float
 
-from weft.estimator.evaluation import MODEL, baseline_scores, make_sheet, periods_in, row_scores
+from weft.estimator.evaluation import MODEL, make_sheet, row_scores, score_beside_baselines
 from weft.estimator.fitted import Fitted
 from weft.folds import assign_folds
 from weft.report.content import Check, Figure, ScoreLine
@@ -82,14 +82,11 @@ def hide_rows(fitted: Fitted, rows: SeenRows, by: str, seed: int) -> Hidden | No
 
 def score_hidden(fitted: Fitted, train: SeenRows, test: SeenRows, by: str, seed: int) -> Hidden:
     """Scores of the rows of `test`, which `fitted` has not seen: it has seen those of `train`."""
-    predictive = fitted.predictive(test.measured)
-    interval = predictive.quantiles((0.05, 0.95), "observation")
-    train_sheet, test_sheet = (make_sheet(each.measured, fitted.translation) for each in (train, test))
-    is_forecast = bool(np.min(test.times) > np.max(train.times))
-    periods = periods_in(train.times, fitted.translation)
-    others = baseline_scores(train_sheet, test_sheet, periods, is_forecast=is_forecast, seed=seed)
-    scores = {MODEL: predictive.score(test.values, seed), **others}
-    return Hidden(by, _TITLES[by], test, interval[:, 0], interval[:, 1], scores)
+    known, hidden = (make_sheet(each.measured, fitted.translation) for each in (train, test))
+    prediction = fitted.prediction(test.measured)
+    scored = score_beside_baselines(prediction, known, hidden, fitted.translation, seed=seed)
+    low, high = scored.interval.T
+    return Hidden(by, _TITLES[by], test, low, high, scored.scores)
 
 
 def evaluated_rows(rows: SeenRows, by: str, scored: "pd.DataFrame") -> Hidden:
