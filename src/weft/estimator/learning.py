@@ -24,7 +24,7 @@ from weft.inference.with_habits import find_habits, tell, with_habits
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.options import Options
-from weft.training.fitting import FitResult, fit
+from weft.training.fitting import FitResult, Outcome, fit
 
 __all__ = ["Learned", "chosen_stretches", "learn", "options_among", "translation_for"]
 
@@ -122,7 +122,7 @@ def _with_habits(
     how: dict[str, Any] = {"power": settings.power, "engine": settings.engine}
     names = ("level",) if settings.place_offsets else ()
     field = condition(result.model, data, **how)
-    if result.message.startswith("interrupted"):
+    if result.outcome is Outcome.INTERRUPTED:
         return result, field
     habits = find_habits(names, field, data, num_space)
     if not habits:

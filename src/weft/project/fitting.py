@@ -9,6 +9,7 @@ from weft.data.atomic import check_output
 from weft.project.settings import Settings
 from weft.project.surveys import Survey, survey_file
 from weft.space_time_gp import SpaceTimeGP
+from weft.training.fitting import Outcome
 
 __all__ = ["Say", "fit", "fit_file", "fit_to", "fitted_record", "forget", "refuse_copies", "silent", "was_interrupted"]
 
@@ -72,7 +73,7 @@ def refuse_copies(found: Survey) -> None:
 
 
 def was_interrupted(gp: SpaceTimeGP) -> bool:
-    return gp.result_.message.startswith("interrupted")
+    return gp.result_.outcome is Outcome.INTERRUPTED
 
 
 def fitted_record(gp: SpaceTimeGP) -> dict[str, Any]:

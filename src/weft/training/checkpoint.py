@@ -20,12 +20,13 @@ import numpy as np
 from weft.data.atomic import whole_file
 from weft.data.observations import Observations
 from weft.model import Model
+from weft.training.maximise import Outcome, outcome_in
 from weft.training.parameters import ParameterSpace
 from weft.training.progress import Iteration
 
 __all__ = ["Checkpoint", "Finished", "fingerprint_of", "read_checkpoint", "write_checkpoint"]
 
-VERSION = 1
+VERSION = 2
 
 ITERATION_TYPES: tuple[Any, ...] = tuple(Iteration.__annotations__.values())
 
@@ -37,7 +38,7 @@ class Finished:
     point: np.ndarray
     objective: float
     log_evidence: float
-    converged: bool
+    outcome: Outcome
     message: str
 
 
@@ -77,7 +78,7 @@ def fingerprint_of(
 
 
 def write_checkpoint(path: str | os.PathLike, state: Checkpoint) -> None:
-    finished = [dataclasses.asdict(end) for end in state.finished]
+    finished = [dataclasses.asdict(end) | {"outcome": end.outcome.value} for end in state.finished]
     points = [end.pop("point") for end in finished]
     header = {
         "format": "weft fit",
@@ -112,7 +113,10 @@ def read_checkpoint(path: str | os.PathLike, fingerprint: str) -> Checkpoint:
         if header["format"] != "weft fit":
             raise KeyError("format")
         version = header["version"]
-        ends = tuple(Finished(point=p, **end) for p, end in zip(finished_points, header["finished"], strict=True))
+        ends = tuple(
+            Finished(p, float(end["objective"]), float(end["log_evidence"]), outcome_in(end), str(end["message"]))
+            for p, end in zip(finished_points, header["finished"], strict=True)
+        )
         state = Checkpoint(
             fingerprint=header["fingerprint"],
             names=tuple(header["names"]),

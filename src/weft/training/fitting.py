@@ -31,7 +31,7 @@ from weft.model import Model
 from weft.training.checkpoint import Checkpoint, Finished, fingerprint_of, read_checkpoint, write_checkpoint
 from weft.training.composite import CompositeObjective
 from weft.training.estimate import refuse_too_large, shape_of
-from weft.training.maximise import Ascent, Evaluation, Step, maximise
+from weft.training.maximise import Ascent, Evaluation, Outcome, Step, maximise
 from weft.training.parameters import (
     Bound,
     ParameterSpace,
@@ -44,7 +44,7 @@ from weft.training.parameters import (
 from weft.training.progress import Iteration, Report, Stopwatch, progress_report
 from weft.training.uncertainty import sandwich, standard_errors
 
-__all__ = ["FitResult", "fit"]
+__all__ = ["FitResult", "Outcome", "fit"]
 
 logger = logging.getLogger("weft")
 
@@ -72,7 +72,7 @@ class FitResult:
     model: Model
     log_evidence: float
     objective: float
-    converged: bool
+    outcome: Outcome
     message: str
     history: tuple[Iteration, ...]
     starts: tuple[float, ...]
@@ -84,6 +84,10 @@ class FitResult:
     num_blocks: int = 1
     num_rows: int = 0
     standard_errors: dict[str, np.ndarray] | None = None
+
+    @property
+    def converged(self) -> bool:
+        return self.outcome is Outcome.CONVERGED
 
     def __repr__(self) -> str:
         return (
@@ -452,15 +456,15 @@ class _Run:
 
     def finish(self, number: int, start: Float[np.ndarray, " free"], ascent: Ascent | None) -> None:
         if ascent is None:
-            end = Finished(start, -np.inf, -np.inf, False, "the evidence cannot be computed at this start")
+            end = Finished(start, -np.inf, -np.inf, Outcome.FAILED, "the evidence cannot be computed at this start")
         else:
             best = ascent.best
             end = Finished(
-                best.point, best.evaluation.value, best.evaluation.log_evidence, ascent.converged, ascent.message
+                best.point, best.evaluation.value, best.evaluation.log_evidence, ascent.outcome, ascent.message
             )
             self.num_before += best.num_evaluations
         self.finished.append(end)
-        if end.converged:
+        if end.outcome is Outcome.CONVERGED:
             self.save(None, self.num_before)
 
     def save(self, point: Float[np.ndarray, " free"] | None, num_evaluations: int) -> None:
@@ -501,7 +505,7 @@ class _Run:
             model=model,
             log_evidence=best.log_evidence,
             objective=best.objective,
-            converged=best.converged,
+            outcome=best.outcome,
             message=best.message + at_bounds,
             history=tuple(self.history),
             starts=tuple(end.objective for end in self.finished),

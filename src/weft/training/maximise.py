@@ -6,14 +6,15 @@ SciPy's L-BFGS-B with 50 pairs in memory. Its first trial move has Euclidean len
 """
 
 import dataclasses
+import enum
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from scipy.optimize import OptimizeResult, minimize
 
-__all__ = ["Ascent", "Evaluation", "Step", "maximise"]
+__all__ = ["Ascent", "Evaluation", "Outcome", "Step", "maximise", "outcome_in"]
 
 MEMORY = 50
 
@@ -43,12 +44,32 @@ class Step(NamedTuple):
         return float(np.max(np.abs(self.evaluation.gradient)))
 
 
+class Outcome(enum.Enum):
+    """Why a climb ended; the message beside it has the details."""
+
+    CONVERGED = "converged"
+    OUT_OF_ITERATIONS = "out of iterations"
+    STOPPED = "stopped by the callback"
+    STUCK = "stuck"
+    FAILED = "failed at the start"
+    INTERRUPTED = "interrupted"
+
+
+def outcome_in(record: dict[str, Any]) -> Outcome:
+    """The outcome a file notes; version 0.1 noted whether a climb converged, and began the message with the rest."""
+    if "outcome" in record:
+        return Outcome(record["outcome"])
+    if record["converged"]:
+        return Outcome.CONVERGED
+    return Outcome.INTERRUPTED if record["message"].startswith("interrupted") else Outcome.STOPPED
+
+
 @dataclasses.dataclass(frozen=True)
 class Ascent:
     """How a climb ended."""
 
     best: Step
-    converged: bool
+    outcome: Outcome
     message: str
 
 
@@ -139,7 +160,7 @@ def maximise(
     best = climb.begin(np.array(start, dtype=np.float64))
     num_iterations = 0
     num_small = 0
-    ending: tuple[bool, str] | None = None
+    ending: tuple[Outcome, str] | None = None
 
     def callback(intermediate_result: OptimizeResult) -> None:
         nonlocal best, num_iterations, num_small, ending
@@ -151,14 +172,17 @@ def maximise(
         try:
             on_step(best)
         except StopIteration as stop:
-            ending = (False, str(stop) or "stopped by the callback")
+            ending = (Outcome.STOPPED, str(stop) or "stopped by the callback")
             raise
         if best.gradient_norm <= gradient_tolerance:
-            ending = (True, f"converged: no entry of the gradient exceeds {gradient_tolerance:g}")
+            ending = (Outcome.CONVERGED, f"converged: no entry of the gradient exceeds {gradient_tolerance:g}")
         elif num_small == 2:
-            ending = (True, f"converged: two iterations gained less than {tolerance:g} of the value each")
+            ending = (Outcome.CONVERGED, f"converged: two iterations gained less than {tolerance:g} of the value each")
         elif num_iterations >= max_iterations:
-            ending = (False, f"stopped after {max_iterations} iterations, the most allowed, before it converged")
+            ending = (
+                Outcome.OUT_OF_ITERATIONS,
+                f"stopped after {max_iterations} iterations, the most allowed, before it converged",
+            )
         if ending is not None:
             raise StopIteration
 
@@ -166,10 +190,12 @@ def maximise(
         on_step(best)
         if best.gradient_norm <= gradient_tolerance:
             return Ascent(
-                best, True, f"converged at the start: no entry of the gradient exceeds {gradient_tolerance:g}"
+                best,
+                Outcome.CONVERGED,
+                f"converged at the start: no entry of the gradient exceeds {gradient_tolerance:g}",
             )
         if max_iterations < 1:
-            return Ascent(best, False, "stopped at the start: no iteration is allowed")
+            return Ascent(best, Outcome.OUT_OF_ITERATIONS, "stopped at the start: no iteration is allowed")
         while ending is None:
             before = best
             minimize(
@@ -190,18 +216,18 @@ def maximise(
                 # Not even straight uphill from here with an empty memory.
                 ending = _stuck(climb, scale)
     except StopIteration as stop:
-        ending = (False, str(stop) or "stopped by the callback")
+        ending = (Outcome.STOPPED, str(stop) or "stopped by the callback")
     except KeyboardInterrupt:
-        ending = (False, "interrupted: this is the best point so far")
+        ending = (Outcome.INTERRUPTED, "interrupted: this is the best point so far")
     return Ascent(best, *ending)
 
 
-def _stuck(climb: _Climb, scale: float) -> tuple[bool, str]:
+def _stuck(climb: _Climb, scale: float) -> tuple[Outcome, str]:
     """No step straight uphill was accepted: an optimum up to rounding, or a place from which all is lost."""
     assert climb.accepted is not None
     norm, value = climb.accepted.gradient_norm, climb.accepted.evaluation.value
     if climb.num_failures:
-        return False, "stopped: steps uphill, however short, lead where the evidence cannot be computed"
+        return Outcome.STUCK, "stopped: steps uphill, however short, lead where the evidence cannot be computed"
     if norm <= 1e-4 * max(scale, abs(value)):
-        return True, "converged: no step uphill gains anything beyond rounding"
-    return False, f"stopped: no step along the gradient gains anything, though its largest entry is {norm:.3g}"
+        return Outcome.CONVERGED, "converged: no step uphill gains anything beyond rounding"
+    return Outcome.STUCK, f"stopped: no step along the gradient gains anything, though its largest entry is {norm:.3g}"
