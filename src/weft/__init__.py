@@ -28,6 +28,7 @@ _HOMES = {
         "Wiener",
     ),
     "weft.comparison": ("compare",),
+    "weft.estimator.scikit_learn": ("scorer",),
     "weft.space_time_gp": ("SpaceTimeGP",),
     "weft.likelihoods": (
         "Bernoulli",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What counts as an array here, and the check that double precision is on."""
+"""What counts as an array here, and the checks that JAX can compute: in double precision, in a process of its own."""
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -18,8 +19,25 @@ else:
 ARRAYS = (jax.Array, np.ndarray)
 
 
+# The process in which weft first had JAX compute.
+_process: int | None = None
+
+
+def require_own_process() -> None:
+    """Raise in a process forked from one that has computed: JAX's threads did not come along, and it would wait for them for ever."""
+    global _process
+    if _process is None:
+        _process = os.getpid()
+    elif _process != os.getpid():
+        raise RuntimeError(
+            "this process was forked from one that had used weft, and JAX does not work in it; start processes afresh, "
+            "with multiprocessing.get_context('spawn') or joblib's default"
+        )
+
+
 def require_float64() -> None:
     """Raise unless JAX computes in double precision: single precision ruins a long filter without a sign of it."""
+    require_own_process()
     if not jax.config.read("jax_enable_x64"):
         raise ValueError("float64 is off; call jax.config.update('jax_enable_x64', True) first")
 

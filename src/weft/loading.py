@@ -5,6 +5,7 @@ import pathlib
 
 import jax
 
+from weft.arrays import require_own_process
 from weft.data.archive import read_archive, refuse
 from weft.estimator import storage as estimator_storage
 from weft.inference.posterior import KIND, Posterior
@@ -14,6 +15,7 @@ from weft.space_time_gp import SpaceTimeGP
 
 def load(path: str | pathlib.Path) -> Posterior | SpaceTimeGP:
     """What `save` wrote to `path`, a posterior or an estimator. Reading runs no code of the file's."""
+    require_own_process()
     path = pathlib.Path(path)
     kind, content, arrays = read_archive(path)
     try:

@@ -20,6 +20,7 @@ from weft.estimator.evaluation import MODEL, summaries_of
 from weft.estimator.fitted import Fitted
 from weft.estimator.learning import learn, options_among
 from weft.estimator.precision import in_float64
+from weft.estimator.scikit_learn import Scores, regressor_tags
 from weft.estimator.storage import KIND, Stored, to_plain_estimator
 from weft.estimator.validation import cross_validate
 from weft.inference.prediction import check_of
@@ -90,8 +91,7 @@ class SpaceTimeGP(Options):
 
         `checkpoint` names a file to go on from, with `resume`, after an interruption; `callback` sees each iteration.
         """
-        if y is not None:
-            raise ValueError("the target is a column of the table, named when the estimator was made; leave y out")
+        _refuse_apart(y)
         roles, settings = self._roles(), options_among(self.get_params())
         rows = read_measurements(roles.table(table, with_target=True), roles, with_target=True)
         learned = learn(
@@ -156,13 +156,14 @@ class SpaceTimeGP(Options):
         return self
 
     @in_float64
-    def score(self, table: Any) -> dict[str, float | int]:
-        """Named scores of predictions for the table's rows, which the model should not have seen.
+    def score(self, table: Any, y: Any = None) -> Scores:
+        """Named scores of predictions for the table's rows, which the model should not have seen: a dict.
 
         CRPS, log density, errors, coverage and PIT; then `mean_crps_<baseline>` of what anyone could predict from the
         training rows without a model, and `crps_skill`: 1 less the ratio to the best of those. Rows without a value are
         counted in `num_missing`.
         """
+        _refuse_apart(y)
         fitted = self._learned()
         rows = fitted.read(table)
         summaries = summaries_of(fitted.score_rows(rows, self.seed), fitted.target_sd)
@@ -171,7 +172,7 @@ class SpaceTimeGP(Options):
         if baselines:
             found |= {f"mean_crps_{name}": value for name, value in baselines.items()}
             found["crps_skill"] = 1 - float(found["mean_crps"]) / min(baselines.values())
-        return found
+        return Scores(found)
 
     @in_float64
     def score_rows(self, table: Any) -> Any:
@@ -263,6 +264,9 @@ class SpaceTimeGP(Options):
         ]
         return f"SpaceTimeGP({', '.join(changed)})"
 
+    def __sklearn_tags__(self) -> Any:
+        return regressor_tags()
+
     def _roles(self) -> Roles:
         return roles_among(self.get_params())
 
@@ -290,6 +294,11 @@ class SpaceTimeGP(Options):
         rows = read_measurements(table, fitted.roles, with_target=False)
         columns = answer_columns(fitted.prediction(rows), levels, of)
         return as_answer(table, columns, fitted, of=of, units=self.units)
+
+
+def _refuse_apart(y: Any) -> None:
+    if y is not None:
+        raise ValueError("the target is a column of the table, named when the estimator was made; leave y out")
 
 
 def _is_same(value: Any, default: Any) -> bool:

@@ -154,7 +154,7 @@ def _one_after_another(first: FitResult, second: FitResult) -> FitResult:
     return dataclasses.replace(
         second,
         history=first.history,
-        converged=first.converged,
+        outcome=first.outcome,
         message=first.message,
         num_evaluations=first.num_evaluations + second.num_evaluations,
         num_engine_calls=first.num_engine_calls + second.num_engine_calls,

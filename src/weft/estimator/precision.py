@@ -7,6 +7,8 @@ from typing import ParamSpec, TypeVar
 
 import jax
 
+from weft.arrays import require_own_process
+
 __all__ = ["in_float64"]
 
 Given = ParamSpec("Given")
@@ -18,6 +20,7 @@ def in_float64(method: Callable[Given, Answer]) -> Callable[Given, Answer]:
 
     @functools.wraps(method)
     def scoped(*args: Given.args, **kwargs: Given.kwargs) -> Answer:
+        require_own_process()
         with jax.enable_x64(True):
             return method(*args, **kwargs)
 

@@ -14,6 +14,7 @@ from weft.inference.plain import from_plain, to_plain
 from weft.inference.storage import read_posterior
 from weft.model import Model
 from weft.training.fitting import FitResult
+from weft.training.maximise import outcome_in
 from weft.training.progress import Iteration
 
 __all__ = ["KIND", "Stored", "from_plain_estimator", "to_plain_estimator"]
@@ -98,6 +99,7 @@ def _plain_result(result: FitResult, arrays: list[np.ndarray]) -> dict[str, Any]
     """Every field of the result but the model, which is the posterior's."""
     plain = {field.name: getattr(result, field.name) for field in dataclasses.fields(result) if field.name != "model"}
     return plain | {
+        "outcome": result.outcome.value,
         "history": [list(step) for step in result.history],
         "starts": list(result.starts),
         "parameters": {name: to_plain(value, arrays) for name, value in result.parameters.items()},
@@ -110,4 +112,5 @@ def _read_result(plain: dict[str, Any], model: Model, arrays: list[np.ndarray]) 
         "starts": tuple(float(start) for start in plain["starts"]),
         "parameters": {name: from_plain(value, arrays) for name, value in plain["parameters"].items()},
     }
-    return FitResult(**{**plain, **special, "model": model})
+    kept = {name: value for name, value in plain.items() if name != "converged"}
+    return FitResult(**{**kept, **special, "outcome": outcome_in(plain), "model": model})

@@ -4,6 +4,7 @@
 import dataclasses
 import itertools
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -85,6 +86,7 @@ def _advance(
     chain = chain_at(model, num_pseudo, stretch)
     piece = Rows(Layout(offsets), rows.place[mine], rows.value[mine], rows.precision[mine])
     state, total = engine.last_state(starting(chain, None if before is None else before.state), weights, piece)
+    state = jax.tree.map(np.asarray, state)
     return Kept(stop - 1, state, float(total) + (0.0 if before is None else before.log_normaliser))
 
 

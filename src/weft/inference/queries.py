@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.arrays import ArrayLike
+from weft.arrays import ArrayLike, require_own_process
 from weft.data.layout import Layout
 from weft.data.observations import as_floats, as_numbers, distinct_rows, refuse_rows
 from weft.inference.prior import chain_at, check_places, check_times, features_at, num_pseudo, time_variances_at
@@ -25,6 +25,7 @@ def checked_rows(
     times: ArrayLike, places: ArrayLike, width: int
 ) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, "query dim"]]:
     """Times and places asked about, paired and finite, places with `width` columns."""
+    require_own_process()
     times, places = as_numbers(times, "times", 1), as_numbers(places, "places", 2)
     if len(times) != len(places):
         raise ValueError(f"times and places must have one entry a row; they have {len(times)} and {len(places)} rows")

@@ -5,6 +5,7 @@ import functools
 from collections.abc import Iterator
 from typing import Any, ClassVar, final
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -130,6 +131,12 @@ class SinglePosterior(Posterior):
     def steps_run(self) -> int:
         """How many times of the series the filter walked over to make this posterior from the one before it."""
         return self._run.steps_run
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Arrays as NumPy's: one of JAX's, sent to where double precision is off, would arrive in single."""
+        derived = ("_bases", "_num_pseudo", "_engine")
+        kept = {name: value for name, value in vars(self).items() if name not in derived}
+        return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, kept)
 
     def habits(self) -> tuple[OwnOfPlaces, ...]:
         return ()

@@ -229,7 +229,7 @@ def log_mixture(
 
     def add(total: Array, node: tuple[Array, Array]) -> tuple[Array, None]:
         f, log_weight = node
-        return jnp.logaddexp(total, log_weight + at_points(values, f, extra)), None
+        return jnp.logaddexp(total, log_weight[None] + at_points(values, f, extra)), None
 
     total, _ = jax.lax.scan(add, jnp.full(values.shape, -jnp.inf), (jnp.asarray(fs), jnp.asarray(log_weights)))
     return total

@@ -72,6 +72,10 @@ class Ascent:
     outcome: Outcome
     message: str
 
+    @property
+    def converged(self) -> bool:
+        return self.outcome is Outcome.CONVERGED
+
 
 Evaluate = Callable[[Float[np.ndarray, " free"]], Evaluation]
 

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: MIT
+"""What scikit-learn's tools ask of an estimator, without needing scikit-learn: tags, and one number for a score."""
+
+import dataclasses
+from typing import Any, final
+
+from weft.scores import MEANINGS
+
+__all__ = ["Scorer", "Scores", "regressor_tags", "scorer"]
+
+
+@final
+class Scores(dict[str, float | int]):
+    """Named scores of a prediction."""
+
+    def item(self) -> float:
+        """The one number scikit-learn takes where it is told no other: mean CRPS with its sign turned, as higher is better there."""
+        return -float(self["mean_crps"])
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Scorer:
+    """One of an estimator's scores as scikit-learn's `scoring=` takes it; the higher the better."""
+
+    name: str
+    sign: float
+
+    def __call__(self, estimator: Any, table: Any, y: Any = None) -> float:
+        return self.sign * float(estimator.score(table)[self.name])
+
+
+def scorer(name: str = "mean_crps") -> Scorer:
+    """`scoring=weft.scorer("rmse")` for scikit-learn's `GridSearchCV`, `cross_val_score` and others; scores that are losses change sign."""
+    signs = {"low": -1.0, "high": 1.0}
+    known = {score: signs[meaning.best] for score, meaning in MEANINGS.items() if meaning.best in signs}
+    known["crps_skill"] = 1.0
+    if name not in known:
+        raise ValueError(f"scorer takes one of {', '.join(known)}; it was given {name!r}")
+    return Scorer(name, known[name])
+
+
+def regressor_tags() -> Any:
+    """The tags of a regressor whose target is a column of the table it is given, gaps and text allowed; asked for by scikit-learn alone."""
+    from sklearn.utils import InputTags, RegressorTags, Tags, TargetTags
+
+    return Tags(
+        estimator_type="regressor",
+        target_tags=TargetTags(required=False),
+        regressor_tags=RegressorTags(),
+        input_tags=InputTags(allow_nan=True, string=True),
+    )
