@@ -55,7 +55,7 @@ _HOMES = {
     "weft.project.surveys": ("survey",),
     "weft.pseudo_points": ("place",),
     "weft.training.estimate": ("Estimate", "estimate"),
-    "weft.training.fitting": ("FitResult", "fit"),
+    "weft.training.fitting": ("FitResult", "Outcome", "fit"),
     "weft.training.priors": ("LogNormalPrior", "NormalPrior"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from weft.training.maximise import Evaluation, maximise
+from weft.training.maximise import Evaluation, Outcome, maximise, outcome_in
 
 SETTINGS = {"max_iterations": 300, "tolerance": 1e-13, "gradient_tolerance": 1e-7}
 
@@ -142,3 +142,16 @@ def test_one_evaluation_a_point():
 
     ascent = maximise(evaluate, np.array([-1.2, 1.0]), **SETTINGS)
     assert len(seen) == len(set(seen)) == ascent.best.num_evaluations
+
+
+@pytest.mark.parametrize(
+    ("converged", "message", "outcome"),
+    [
+        (True, "converged: two iterations gained less than 1e-09 of the value each", Outcome.CONVERGED),
+        (False, "interrupted: this is the best point so far", Outcome.INTERRUPTED),
+        (False, "stopped after 7 iterations, the most allowed, before it converged", Outcome.STOPPED),
+    ],
+)
+def test_outcomes_in_files_of_0_1_are_understood(converged, message, outcome):
+    assert outcome_in({"converged": converged, "message": message}) is outcome
+    assert outcome_in({"outcome": outcome.value, "message": "anything"}) is outcome
