@@ -102,7 +102,8 @@ def _plain_result(result: FitResult, arrays: list[np.ndarray]) -> dict[str, Any]
         "outcome": result.outcome.value,
         "history": [list(step) for step in result.history],
         "starts": list(result.starts),
-        "parameters": {name: to_plain(value, arrays) for name, value in result.parameters.items()},
+        "parameters": _plain_numbers(result.parameters, arrays),
+        "standard_errors": _plain_numbers(result.standard_errors, arrays),
     }
 
 
@@ -110,7 +111,16 @@ def _read_result(plain: dict[str, Any], model: Model, arrays: list[np.ndarray]) 
     special = {
         "history": tuple(Iteration(*step) for step in plain["history"]),
         "starts": tuple(float(start) for start in plain["starts"]),
-        "parameters": {name: from_plain(value, arrays) for name, value in plain["parameters"].items()},
+        "parameters": _read_numbers(plain["parameters"], arrays),
+        "standard_errors": _read_numbers(plain.get("standard_errors"), arrays),
     }
     kept = {name: value for name, value in plain.items() if name != "converged"}
     return FitResult(**{**kept, **special, "outcome": outcome_in(plain), "model": model})
+
+
+def _plain_numbers(named: dict[str, np.ndarray] | None, arrays: list[np.ndarray]) -> dict[str, Any] | None:
+    return None if named is None else {name: to_plain(value, arrays) for name, value in named.items()}
+
+
+def _read_numbers(plain: dict[str, Any] | None, arrays: list[np.ndarray]) -> Any:
+    return None if plain is None else {name: from_plain(value, arrays) for name, value in plain.items()}

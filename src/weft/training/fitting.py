@@ -487,7 +487,7 @@ class _Run:
 
     def standard_errors(self) -> dict[str, np.ndarray] | None:
         """Of the best point, where blocks tell them; None where it cannot be said, or the fit was cut short."""
-        if not isinstance(self.objective, CompositeObjective) or not self.best.converged:
+        if not isinstance(self.objective, CompositeObjective) or self.best.outcome is not Outcome.CONVERGED:
             return None
         try:
             covariance = sandwich(self.objective, self.best.point)
