@@ -10,8 +10,8 @@ import pytest
 from sklearn.base import clone
 
 from weft import SpaceTimeGP
-from weft.cli.options import ColumnOptions, ModelOptions, settings_from
-from weft.options import Options, written_options
+from weft.cli.options import ColumnOptions, ModelOptions, argument, settings_from
+from weft.options import Options, Written, written_options
 from weft.project.settings import read_settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -64,6 +64,15 @@ def test_the_file_and_the_command_line_mean_the_same(tmp_path: pathlib.Path) -> 
     )
     assert settings_from(None, None, columns, model).arguments() == from_file
     assert SpaceTimeGP(**from_file).get_params() | from_file == SpaceTimeGP(**from_file).get_params()
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"), [("auto", "auto"), ("none", None), ("slow,fast", ("slow", "fast")), ("slow", ("slow",))]
+)
+def test_a_list_may_be_a_word(text: str, meant: object) -> None:
+    """What options to come need: a word that stands for a choice, or a list."""
+    parts = Written("model", tuple[str, ...] | str, "Parts.", "auto", {"auto": "auto", "none": None})
+    assert argument(parts, text) == meant
 
 
 def test_the_guide_shows_every_key() -> None:

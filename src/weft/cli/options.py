@@ -5,12 +5,13 @@ import dataclasses
 import pathlib
 import shlex
 import sys
+import types
 import typing
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from weft.options import written_options
+from weft.options import Written, written_options
 
 if TYPE_CHECKING:
     from weft.project import Settings
@@ -31,6 +32,7 @@ __all__ = [
     "RowsOrGrid",
     "TableOfConfig",
     "TableOutput",
+    "argument",
     "command_line",
     "names_in",
     "numbers_in",
@@ -124,13 +126,17 @@ def settings_from(
 
     settings = Settings() if config is None else read_settings(config)
     given = {name: value for name, value in (vars(columns) | vars(model)).items() if value is not None}
-    written = written_options()
-    options = {name: written[name].value(_read(value, written[name].kind)) for name, value in given.items()}
+    options = {name: argument(written_options()[name], value) for name, value in given.items()}
     return msgspec.structs.replace(
         settings.with_options(**options),
         table=settings.table if table is None else str(table),
         keep_duplicates=settings.keep_duplicates or keep_duplicates,
     )
+
+
+def argument(written: Written, given: Any) -> Any:
+    """The estimator's argument that is meant by what was given on the command line."""
+    return written.value(given if given in written.words else _read(given, written.kind))
 
 
 def command_line() -> str:
@@ -142,9 +148,10 @@ def _read(value: Any, kind: Any) -> Any:
     """Text as it would stand in weft.toml: a list where one may be, a number where one may be and it is one."""
     if not isinstance(value, str):
         return value
-    if typing.get_origin(kind) is tuple:
-        return tuple(_read(part, typing.get_args(kind)[0]) for part in names_in(value) or ())
-    kinds = typing.get_args(kind)
+    kinds = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
+    for each in kinds:
+        if typing.get_origin(each) is tuple:
+            return tuple(_read(part, typing.get_args(each)[0]) for part in names_in(value) or ())
     if int in kinds and value.isdecimal():
         return int(value)
     return float(value) if float in kinds and value.replace(".", "", 1).isdecimal() else value

@@ -13,7 +13,7 @@ from weft.arrays import require_whole
 from weft.data.clock import Binning
 from weft.data.observations import Observations
 from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
-from weft.estimator.building import build_start
+from weft.estimator.building import Start, build_start
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
@@ -26,7 +26,7 @@ from weft.model import Model
 from weft.options import Options
 from weft.training.fitting import FitResult, Outcome, fit
 
-__all__ = ["Learned", "chosen_stretches", "learn", "options_among", "translation_for"]
+__all__ = ["Learned", "chosen_stretches", "learn", "options_among", "start_for", "translation_for"]
 
 logger = logging.getLogger("weft")
 
@@ -71,12 +71,9 @@ def translation_for(settings: Options, roles: Roles, rows: Measurements) -> Tran
     )
 
 
-def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -> Learned:
-    """Everything from rows; `options` go to `weft.fit`."""
-    translation = translation_for(settings, roles, rows)
-    binning = translation.clock.binning(rows.time, roles.time)
-    data = translation.observations(rows)
-    start = build_start(
+def start_for(settings: Options, translation: Translation, data: Observations) -> Start:
+    """The model to start from."""
+    return build_start(
         data,
         num_space=translation.num_space,
         clock=translation.clock,
@@ -87,6 +84,14 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
         pseudo_points=settings.pseudo_points,
         seed=settings.seed,
     )
+
+
+def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -> Learned:
+    """Everything from rows; `options` go to `weft.fit`."""
+    translation = translation_for(settings, roles, rows)
+    binning = translation.clock.binning(rows.time, roles.time)
+    data = translation.observations(rows)
+    start = start_for(settings, translation, data)
     learned_from = _rows_to_learn_from(settings, start.model, data, rows, translation)
     result = fit(
         start.model,

@@ -3,7 +3,7 @@
 
 import pathlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from weft.data.atomic import check_output
 from weft.data.files import check_table_output, read_table, read_table_to_answer, write_pieces, write_table
@@ -71,23 +71,10 @@ def report_file(
     table: pathlib.Path | None = None,
     held_out: pathlib.Path | None = None,
     terrain: pathlib.Path | None = None,
-    station: str | None = None,
-    threshold: float | None = None,
-    title: str | None = None,
-    command: str | None = None,
+    **options: Any,
 ) -> ReportContent:
-    """The report of a model; what it says is returned."""
+    """The report of a model; what it says is returned. `options` go to `build_report`."""
     check_output(output)
     gp = load_estimator(model)
     seen, unseen, heights = (None if file is None else read_table(file) for file in (table, held_out, terrain))
-    return build_report(
-        gp,
-        seen,
-        path=output,
-        held_out=unseen,
-        station=station,
-        terrain=heights,
-        threshold=threshold,
-        title=title,
-        command=command,
-    )
+    return build_report(gp, seen, path=output, held_out=unseen, terrain=heights, **options)

@@ -6,9 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.estimator.budget import work_of_model
-from weft.estimator.building import build_start
-from weft.estimator.defaults import likelihood_from
-from weft.estimator.learning import chosen_stretches
+from weft.estimator.learning import chosen_stretches, start_for
 from weft.estimator.precision import in_float64
 from weft.project.prepared import Prepared
 from weft.project.words import duration, megabytes
@@ -44,19 +42,9 @@ class Cost(NamedTuple):
 @in_float64
 def cost_of(prepared: Prepared) -> Cost:
     """By a short trial on a stretch of the series."""
-    options, translation = prepared.options, prepared.translation
-    data = translation.observations(prepared.rows)
-    start = build_start(
-        data,
-        num_space=translation.num_space,
-        clock=translation.clock,
-        kernel=options.kernel,
-        likelihood=likelihood_from(options.likelihood),
-        likelihood_setting=options.likelihood,
-        seasonality=options.seasonality,
-        pseudo_points=options.pseudo_points,
-        seed=options.seed,
-    )
+    options = prepared.options
+    data = prepared.translation.observations(prepared.rows)
+    start = start_for(options, prepared.translation, data)
     found = estimate(start.model, data, engine=options.engine)
     work = work_of_model(start.model, data)
     chosen = chosen_stretches(options, work, data)

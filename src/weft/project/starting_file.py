@@ -15,10 +15,10 @@ from weft.options import written_options
 from weft.project.settings import EvaluateSettings, ReportSettings, Settings
 from weft.project.surveys import ROLES, Survey, surveyed
 
-__all__ = ["Start", "start"]
+__all__ = ["StartingFile", "start"]
 
 
-class Start(NamedTuple):
+class StartingFile(NamedTuple):
     """What was written: settings, why each was chosen, and what else there is to say of the table."""
 
     settings: Settings
@@ -26,7 +26,7 @@ class Start(NamedTuple):
     notes: tuple[str, ...]
 
 
-def start(table: str | os.PathLike, output: str | os.PathLike, *, replace: bool = False) -> Start:
+def start(table: str | os.PathLike, output: str | os.PathLike, *, replace: bool = False) -> StartingFile:
     """Look at a table and write a commented weft.toml: which column is what and why, and how to model the target."""
     output = pathlib.Path(output)
     check_output(output)
@@ -51,7 +51,7 @@ def start(table: str | os.PathLike, output: str | os.PathLike, *, replace: bool 
     )
     with whole_file(output) as part:
         part.write_text(_starting_text(settings, reasons, notes), encoding="utf-8")
-    return Start(settings, reasons, notes)
+    return StartingFile(settings, reasons, notes)
 
 
 def _worth_holding_out(found: Survey) -> tuple[str, ...]:
@@ -71,7 +71,7 @@ def _starting_text(settings: Settings, reasons: Mapping[str, str], notes: Sequen
             if option in settings.options or option in reasons:
                 lines += entry(option, settings.options.get(option))
             else:
-                lines.append(f"{f'# {option} = {_toml(written.example)}':<28}# {written.help}")
+                lines.append(f"{f'# {option} = {_toml(written.example)}':<27} # {written.help}")
         return lines
 
     station = settings.report.station
