@@ -54,6 +54,7 @@ _HOMES = {
     "weft.inference.single": ("condition",),
     "weft.project.surveys": ("survey",),
     "weft.pseudo_points": ("place",),
+    "weft.state_space.fourier": ("FourierFeatures",),
     "weft.training.estimate": ("Estimate", "estimate"),
     "weft.training.fitting": ("FitResult", "Outcome", "fit"),
     "weft.training.priors": ("LogNormalPrior", "NormalPrior"),

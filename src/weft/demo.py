@@ -113,7 +113,7 @@ def draw_map(gp: "SpaceTimeGP", table: "pd.DataFrame", path: str | pathlib.Path,
     grid = gp.predict(heights(date), quantiles=(), of="field").isel(date=0)
     reports = table[table["date"] == date]
     stations = table.drop_duplicates("station")
-    points = gp.model_.pseudo_points
+    points = np.asarray(gp.model_.bases[0].pseudo_points)
     figure = Figure(figsize=(10.5, 3.9), layout="constrained")
     FigureCanvasAgg(figure)
     # At 48 degrees north a degree of longitude is two thirds as long as one of latitude.
@@ -142,9 +142,9 @@ def draw_map(gp: "SpaceTimeGP", table: "pd.DataFrame", path: str | pathlib.Path,
         lw=0.6,
         ec="k",
     )
-    label = "stations" if isinstance(points, np.ndarray) else "stations, each a pseudo-point"
+    label = "stations" if len(points) else "stations, each a pseudo-point"
     panels[1].plot(stations["lon"], stations["lat"], "o", ms=3.5, mfc="none", mec="w", mew=0.8, label=label)
-    if isinstance(points, np.ndarray):
+    if len(points):
         placed = gp.translation_.scaling.inverse(points)
         panels[1].plot(placed["lon"], placed["lat"], "x", ms=4, c="tomato", mew=1.0, label="pseudo-points")
     panels[1].legend(loc="lower left", fontsize=8, framealpha=0.8, facecolor="0.3", labelcolor="w")

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""A model: kernel, likelihood, pseudo-points and mean. No data, no algorithm."""
+"""A model: kernel, likelihood, basis and mean. No data, no algorithm."""
 
 from typing import Any
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float
 
-from weft.arrays import ARRAYS, AnyArray, is_concrete, require_float64
-from weft.domains import Parametrised, as_float64
+from weft.arrays import require_float64
+from weft.domains import Parametrised
 from weft.kernels import Constant, Linear, Separable, SumSeparable
 from weft.likelihoods import Likelihood
+from weft.state_space.basis import AllPlaces, Basis, as_basis
 
 
 class ConstantMean(eqx.Module):
@@ -41,14 +41,15 @@ class LinearMean(eqx.Module):
 class Model(Parametrised):
     """f ~ GP(mean, kernel), values ~ likelihood(f).
 
-    `pseudo_points`: a matrix shared by all components of the kernel, a tuple with one matrix for each, or None for exact
-    inference (every place of the data is a pseudo-point). Components whose space kernel is Constant or Linear need none and
-    are exact always. `mean`: None, ConstantMean or LinearMean; it is one more static component, after the kernel's.
+    `pseudo_points` say how space is reduced: a matrix shared by all components of the kernel, None for exact inference
+    (every place of the data is a pseudo-point), a map to explicit features such as `weft.FourierFeatures`, or a tuple
+    with one of these for each component. Components whose space kernel is Constant or Linear need none and are exact
+    always. `mean`: None, ConstantMean or LinearMean; it is one more static component, after the kernel's.
     """
 
     kernel: Separable | SumSeparable
     likelihood: Likelihood
-    pseudo_points: Float[AnyArray, "pseudo dim"] | tuple[Float[AnyArray, "_ dim"], ...] | None
+    basis: Basis | tuple[Basis, ...]
     mean: ConstantMean | LinearMean | None
 
     def __init__(
@@ -68,53 +69,47 @@ class Model(Parametrised):
         self.kernel = kernel
         self.likelihood = likelihood
         self.mean = mean
-        self.pseudo_points = checked_pseudo_points(pseudo_points, kernel.components)
+        self.basis = as_bases(pseudo_points, kernel.components)
 
     @property
     def components(self) -> tuple[Separable, ...]:
         """The kernel's components, then the mean's if there is one."""
         return self.kernel.components + (() if self.mean is None else (self.mean.component(),))
 
-    def pseudo_points_of(self, places: AnyArray) -> tuple[Float[AnyArray, "_ dim"], ...]:
-        """One matrix a component; `places` where there are no pseudo-points and for the mean, which uses none."""
-        own = self.pseudo_points
+    @property
+    def bases(self) -> tuple[Basis, ...]:
+        """How the space of each component is reduced; a mean's features are its own, so any basis will do for it."""
         num_kernel = len(self.kernel.components)
-        of_kernel = own if isinstance(own, tuple) else (places if own is None else own,) * num_kernel
-        return of_kernel + (places,) * (len(self.components) - num_kernel)
+        of_kernel = self.basis if isinstance(self.basis, tuple) else (self.basis,) * num_kernel
+        return of_kernel + (AllPlaces(),) * (len(self.components) - num_kernel)
+
+    @property
+    def pseudo_points(self) -> Any:
+        """What was given for them, in a tuple where it was one."""
+        return tuple(basis.given for basis in self.basis) if isinstance(self.basis, tuple) else self.basis.given
+
+    @property
+    def needs_places(self) -> bool:
+        """Whether some component of the kernel is exact, its basis all places of the data."""
+        return any(basis.needs_places for basis in self.bases[: len(self.kernel.components)])
 
 
-def checked_pseudo_points(pseudo_points: Any, components: tuple[Separable, ...]) -> Any:
-    if pseudo_points is None:
-        return None
-    if isinstance(pseudo_points, tuple):
-        if len(pseudo_points) != len(components):
-            raise ValueError(
-                f"pseudo_points as a tuple must have one matrix a component; there are {len(pseudo_points)} matrices and "
-                f"{len(components)} components"
-            )
-        matrices = tuple(
-            checked_matrix(matrix, (component,)) for matrix, component in zip(pseudo_points, components, strict=True)
+def as_bases(pseudo_points: Any, components: tuple[Separable, ...]) -> Basis | tuple[Basis, ...]:
+    """The basis of all `components`, or one for each where `pseudo_points` are a tuple."""
+    if not isinstance(pseudo_points, tuple):
+        basis = as_basis(pseudo_points)
+        for component in components:
+            basis.check_kernel(component.space)
+        return basis
+    if len(pseudo_points) != len(components):
+        raise ValueError(
+            f"pseudo_points as a tuple must have one matrix a component; there are {len(pseudo_points)} matrices and "
+            f"{len(components)} components"
         )
-        widths = sorted({matrix.shape[1] for matrix in matrices})
-        if len(widths) > 1:
-            raise ValueError(f"pseudo_points of all components must have equally many columns; they have {widths}")
-        return matrices
-    return checked_matrix(pseudo_points, components)
-
-
-def checked_matrix(matrix: Any, components: tuple[Separable, ...]) -> AnyArray:
-    if isinstance(matrix, list) and len({np.shape(part) for part in matrix if isinstance(part, ARRAYS)}) > 1:
-        raise TypeError(
-            "pseudo_points of the components differ in size: give them as a tuple of matrices, not as a list"
-        )
-    matrix = as_float64(matrix)
-    if matrix.ndim != 2 or matrix.shape[0] == 0:
-        raise ValueError(f"pseudo_points must be a matrix, one row a point; its shape is {matrix.shape}")
-    if is_concrete(matrix) and not np.all(np.isfinite(matrix)):
-        raise ValueError("pseudo_points must be finite; some are NaN or infinite")
-    for component in components:
-        if is_concrete(matrix):
-            component.space.check_inputs(matrix)
-        else:
-            component.space.check_width(matrix.shape[1])
-    return matrix
+    bases = tuple(as_basis(given) for given in pseudo_points)
+    for basis, component in zip(bases, components, strict=True):
+        basis.check_kernel(component.space)
+    widths = sorted({basis.landmarks.shape[1] for basis in bases if len(basis.landmarks)})
+    if len(widths) > 1:
+        raise ValueError(f"pseudo_points of all components must have equally many columns; they have {widths}")
+    return bases

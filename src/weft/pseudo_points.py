@@ -19,9 +19,8 @@ logger = logging.getLogger("weft")
 
 METHODS = ("kmeans", "greedy", "grid")
 
-# Greedy placement chooses among so many places and measures what is unexplained on so many: time O(points *
-# CANDIDATES^2) and
-# memory O(CANDIDATES^2 + MEASURED * points), however many places there are.
+# Greedy placement chooses among so many places and measures what is unexplained on so many: time
+# O(points * CANDIDATES^2) and memory O(CANDIDATES^2 + MEASURED * points), however many places there are.
 CANDIDATES = 2048
 MEASURED = 20_000
 
@@ -58,11 +57,9 @@ def place(
     given, which is checked and returned. Never more than there are distinct places. Methods:
 
     - "kmeans" (the default for a count): centres of clusters, by Euclidean distance in the units of the columns, so
-    scale
-      those first. It needs no kernel.
+      scale those first. It needs no kernel.
     - "greedy" (the default for "auto"): a pivoted Cholesky factorisation of the space kernel. Each turn takes the place
-    that
-      leaves the least variance unexplained on average over all, until the rest is below `tolerance` of the prior
+      that leaves the least variance unexplained on average over all, until the rest is below `tolerance` of the prior
       variance. That average is what the evidence is charged for. `kernel` is a space kernel or a whole one (default:
       Matern32 with one lengthscale a column, the column's standard deviation). Of a sum each component gets points of
       its own and the result is a tuple: a smooth component then takes few and a rough one many, and the cost, cubic in
@@ -123,8 +120,7 @@ def given_points(points: Any, width: int | None) -> Float[np.ndarray, "point dim
     return matrix
 
 
-# --- k-means
-# -----------------------------------------------------------------------------------------------------------------
+# --- k-means ----------------------------------------------------------------------------------------------------------
 
 
 def k_means(seen: WeightedPlaces, count: int, seed: int) -> Float[np.ndarray, "point dim"]:
@@ -189,8 +185,7 @@ def lloyd(
     return centres, cost
 
 
-# --- grid
-# --------------------------------------------------------------------------------------------------------------------
+# --- grid -------------------------------------------------------------------------------------------------------------
 
 
 def grid(places: Float[np.ndarray, "place dim"], count: int) -> Float[np.ndarray, "point dim"]:
@@ -218,22 +213,21 @@ def grid(places: Float[np.ndarray, "place dim"], count: int) -> Float[np.ndarray
         spacing /= 1.03
 
 
-# --- greedy
-# ------------------------------------------------------------------------------------------------------------------
+# --- greedy -----------------------------------------------------------------------------------------------------------
 
 
 class Elimination:
     """A pivoted Cholesky factorisation of one space kernel, one pivot at a time.
 
     It keeps the covariance of the candidates given the points taken, and the variance of the measured places given
-    them.
+    those.
     """
 
     def __init__(self, kernel: Kernel, scale: float, candidates: WeightedPlaces, measured: WeightedPlaces):
         self.kernel, self.scale = kernel, scale
         self.candidates, self.measured = candidates, measured
         # Features are exact without pseudo-points.
-        self.is_exact = kernel.features(candidates.places[:1]) is not None
+        self.is_exact = bool(np.isfinite(kernel.num_features(candidates.places.shape[1])))
         self.taken: list[int] = []
         if self.is_exact:
             return

@@ -16,6 +16,7 @@ import numpy as np
 
 from weft.data.observations import Observations
 from weft.inference.evidence import log_evidence
+from weft.inference.prior import sizes_at
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.fitting import LARGE
@@ -169,7 +170,7 @@ def differentiation(model: Model, data: Observations) -> Callable[[], Any]:
 
 def compiled_as_in_a_fit(function: Callable[..., Any], model: Model, data: Observations) -> Callable[..., Any]:
     """The function as learning calls it: compiled as a whole unless the engine's work dwarfs the rest."""
-    num_pseudo = sum(len(points) for points in model.pseudo_points_of(data.places))
+    num_pseudo = sum(sizes_at(model, data.places))
     work = num_pseudo**2 * (num_pseudo * len(data.times) + data.num_rows)
     return eqx.filter_jit(function) if work < LARGE else function
 

@@ -249,6 +249,7 @@ def test_explicit_features_reproduce_the_covariance():
     ]:
         features = kernel.features(xs)
         assert features.shape == (6, width)
+        assert kernel.num_features(3) == width
         assert_allclose(features @ features.T, kernel(xs), rtol=1e-13, atol=1e-14)
     for kernel in (
         EQ(1.0),
@@ -258,7 +259,9 @@ def test_explicit_features_reproduce_the_covariance():
         Constant(1.0) * EQ(1.0),
         2.0 * EQ(1.0),
     ):
-        assert kernel.features(xs) is None
+        assert np.isinf(kernel.num_features(3))
+        with pytest.raises(TypeError, match="not made of a few features"):
+            kernel.features(xs)
 
 
 # --- the sphere --------------------------------------------------------------------------------------------------------

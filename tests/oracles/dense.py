@@ -6,7 +6,9 @@ step gives derivatives to rounding: f'(x) = Im f(x + ih) / h with h = 1e-30 (Squ
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import product
+from math import gamma
 
 import numpy as np
 
@@ -65,6 +67,28 @@ def wiener(x, y):
     return np.minimum(x[:, None, 0], y[None, :, 0])
 
 
+def waves(x, y, density, lengthscale, extent, reach, order):
+    """What waves over a box explain of a stationary kernel: sum_j S(2 pi j / P) / prod P cos(2 pi j . (x - y) / P), j by j."""
+    period = extent + reach * lengthscale
+    total = 0.0
+    for wave in product(*(range(-number, number + 1) for number in order)):
+        if sum((j / number) ** 2 for j, number in zip(wave, order, strict=True)) <= 1 + 1e-9:
+            frequency = 2 * np.pi * np.array(wave) / period
+            share = density(((frequency * lengthscale) ** 2).sum()) * (lengthscale / period).prod()
+            total = total + share * np.cos(((x[:, None, :] - y[None, :, :]) * frequency).sum(axis=-1))
+    return total
+
+
+def eq_density(squared):
+    """In two dimensions (Rasmussen & Williams 2006, eq. 4.11), of unit length scale, at a squared angular frequency."""
+    return 2 * np.pi * np.exp(-squared / 2)
+
+
+def matern32_density(squared):
+    """In two dimensions (Rasmussen & Williams 2006, eq. 4.15), of unit length scale, at a squared angular frequency."""
+    return 4 * np.pi * gamma(2.5) * 3**1.5 / gamma(1.5) * (3 + squared) ** -2.5
+
+
 # --- models ------------------------------------------------------------------------------------------------------------------
 
 Covariance = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -72,12 +96,13 @@ Covariance = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass
 class Component:
-    """One separable component; no pseudo-points means that it is treated exactly."""
+    """One separable component; no pseudo-points means that it is treated exactly, unless what of `space` is explained is said."""
 
     variance: complex
     space: Covariance
     time: Covariance
     pseudo_points: np.ndarray | None
+    explained_space: Covariance | None = None
 
 
 @dataclass
@@ -103,6 +128,8 @@ def prior(component, times, places, other_times, other_places):
 
 def explained(component, times, places, other_times, other_places, pseudo_times):
     """K_xu K_uu^-1 K_uy with pseudo-points at pseudo_points x pseudo_times."""
+    if component.explained_space is not None:
+        return prior(replace(component, space=component.explained_space), times, places, other_times, other_places)
     if component.pseudo_points is None:
         return prior(component, times, places, other_times, other_places)
     z = np.repeat(component.pseudo_points, len(pseudo_times), axis=0)

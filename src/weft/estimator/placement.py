@@ -11,7 +11,7 @@ from weft.data.observations import Observations, distinct_rows
 from weft.estimator.budget import PASS_WORK, work_of
 from weft.kernels import SumSeparable
 from weft.pseudo_points import place
-from weft.training.estimate import num_features
+from weft.state_space.basis import num_weights
 
 __all__ = ["EXACT_PLACES", "FEWEST_POINTS", "MOST_POINTS", "choose_pseudo_points"]
 
@@ -61,17 +61,11 @@ def most_points(data: Observations, num_distinct: int, kernel: SumSeparable) -> 
     """How many pseudo-points a component may have by the budget of a pass; all distinct places if they may be."""
     counts = np.asarray(data.grouping.layout.counts)
     latent = [component.time.state_space().size for component in kernel.components]
-    # A component with features of its own has as many columns for two points as for one.
-    fixed = [
-        next(iter(columns))
-        if len(columns := {num_features(component, data.places[[0] * k]) for k in (1, 2)}) == 1
-        else None
-        for component in kernel.components
-    ]
+    width = data.places.shape[1]
 
     def is_within(points: int) -> bool:
-        sizes = [(own or points, size) for own, size in zip(fixed, latent, strict=True)]
-        return work_of(sizes, counts) <= PASS_WORK
+        weights = [num_weights(component.space, width, points) for component in kernel.components]
+        return work_of(list(zip(weights, latent, strict=True)), counts) <= PASS_WORK
 
     if num_distinct <= EXACT_PLACES and is_within(num_distinct):
         return num_distinct

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.data.scaling import Scaling
 from weft.estimator.translation import Translation
-from weft.kernels import Columns, Kernel, OnSphere, Periodic, Scaled, Separable
+from weft.kernels import Kernel, Periodic, Separable
 from weft.likelihoods import Gaussian
 from weft.model import Model
 
@@ -74,27 +74,20 @@ def _mean_variance(component: Separable, places: Float[AnyArray, "place dim"]) -
     return float(component.variance) * in_time * float(np.mean(np.asarray(component.space.variances(places))))
 
 
-def _inner(kernel: Kernel) -> Kernel:
-    """What is inside wrappers that change no length scale."""
-    while isinstance(kernel, Columns | Scaled | OnSphere):
-        kernel = kernel.kernel
-    return kernel
-
-
 def _name(kernel: Kernel) -> str:
-    return type(_inner(kernel)).__name__
+    return type(kernel.unwrapped).__name__
 
 
 def _lengths(kernel: Kernel, scaling: Scaling) -> dict[str, tuple[float, str]]:
     """Length scales by dimension, where the kernel has them for all of space."""
-    lengthscale = getattr(_inner(kernel), "lengthscale", None)
+    lengthscale = getattr(kernel.unwrapped, "lengthscale", None)
     if lengthscale is None or np.shape(lengthscale) not in ((), (len(scaling.dimensions),)):
         return {}
     return scaling.lengths(np.asarray(lengthscale))
 
 
 def _time_scale(kernel: Kernel, unit: str) -> str:
-    inner = _inner(kernel)
+    inner = kernel.unwrapped
     if isinstance(inner, Periodic):
         return f"period {float(inner.period):.4g} {unit}"
     lengthscale = getattr(inner, "lengthscale", None)

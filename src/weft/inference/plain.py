@@ -16,15 +16,25 @@ import numpy as np
 import weft.kernels
 import weft.likelihoods
 import weft.model
+import weft.state_space.basis
+import weft.state_space.fourier
 from weft.domains import Parametrised
 from weft.engines.base import Engine
+from weft.model import Model, as_bases
 
 
 @functools.cache
 def known_classes() -> dict[str, type]:
-    """Every module class of kernels, likelihoods and models, by name."""
+    """Every module class of kernels, likelihoods, bases and models, by name."""
     found: dict[str, type] = {}
-    for home in (weft.kernels, weft.kernels.base, weft.likelihoods, weft.model):
+    for home in (
+        weft.kernels,
+        weft.kernels.base,
+        weft.likelihoods,
+        weft.model,
+        weft.state_space.basis,
+        weft.state_space.fourier,
+    ):
         for name, value in vars(home).items():
             if isinstance(value, type) and issubclass(value, eqx.Module) and value.__module__.startswith("weft."):
                 found[name] = value
@@ -107,6 +117,9 @@ def from_plain(plain: Any, arrays: list[np.ndarray]) -> Any:
 
 def _make(kind: type, values: dict[str, Any]) -> Any:
     """An instance with these fields, checked as its constructor would, without running the constructor's own work again."""
+    if kind is Model and "pseudo_points" in values:
+        # As 0.1 wrote it.
+        values["basis"] = as_bases(values.pop("pseudo_points"), values["kernel"].components)
     names = {field.name for field in dataclasses.fields(kind)}
     if names != values.keys():
         raise ValueError(f"its {kind.__name__} has the fields {sorted(values)} where the class has {sorted(names)}")

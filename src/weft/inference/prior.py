@@ -11,8 +11,8 @@ from weft.arrays import AnyArray
 from weft.data.observations import Observations
 from weft.kernels.separable import Separable
 from weft.model import Model
+from weft.state_space.basis import Reduced, Reduction, reduce_space
 from weft.state_space.chain import Chain, ComponentChain
-from weft.state_space.features import Basis, Features, features_at_pseudo_points, make_bases, make_features
 
 PLACES_AT_ONCE = 1 << 14
 
@@ -56,15 +56,61 @@ def prior_at(
     time_of_row: Int[AnyArray, " row"],
     place_of_row: Int[AnyArray, " row"],
 ) -> Prior:
-    components = model.components
-    bases = make_bases(components, model.pseudo_points_of(places))
-    if model.pseudo_points is None:
-        features = features_at_pseudo_points(components, bases, places)
-        unexplained = jnp.zeros(place_of_row.shape[0])
-    else:
-        features = make_features(components, bases, places)
-        unexplained = unexplained_variance(components, features, grid.times, time_of_row, place_of_row)
-    return Prior(make_chain(components, num_pseudo(components, bases, places), grid), features.weights, unexplained)
+    components, reductions = model.components, reduce_places(model, places)
+    features = features_at_data(components, reductions, places)
+    return Prior(
+        make_chain(components, sizes_of(reductions), grid),
+        features.weights,
+        unexplained_variance(components, features, grid.times, time_of_row, place_of_row),
+    )
+
+
+class Features(eqx.Module):
+    """Weights of places on the bottleneck, components side by side, and unexplained spatial variance by component."""
+
+    weights: Float[AnyArray, "place bottleneck"]
+    unexplained: Float[AnyArray, "place component"]
+
+
+def scaled_features(components: tuple[Separable, ...], reduced: list[Reduced]) -> Features:
+    """What the space of each component is reduced to, the component's variance included."""
+    pairs = list(zip(components, reduced, strict=True))
+    return Features(
+        weights=jnp.concatenate([jnp.sqrt(component.variance) * weights for component, (weights, _) in pairs], axis=1),
+        unexplained=jnp.stack([component.variance * rest for component, (_, rest) in pairs], axis=1),
+    )
+
+
+def reduce_places(model: Model, places: Float[AnyArray, "place dim"]) -> tuple[Reduction, ...]:
+    """How the model reduces the space of each component where `places` are those of its data."""
+    return tuple(
+        reduce_space(component.space, basis, places)
+        for component, basis in zip(model.components, model.bases, strict=True)
+    )
+
+
+def features_at_data(
+    components: tuple[Separable, ...], reductions: tuple[Reduction, ...], places: Float[AnyArray, "place dim"]
+) -> Features:
+    return scaled_features(components, [reduction.at_data(places) for reduction in reductions])
+
+
+@eqx.filter_jit
+def unexplained_at_data(model: Model, places: Float[AnyArray, "place dim"]) -> Float[Array, "place component"]:
+    """Spatial variance that each component leaves unexplained where `places` are those of its data."""
+    return features_at_data(model.components, reduce_places(model, places), places).unexplained
+
+
+compiled_reduce_places = eqx.filter_jit(reduce_places)
+
+
+def sizes_of(reductions: tuple[Reduction, ...]) -> tuple[int, ...]:
+    return tuple(reduction.size for reduction in reductions)
+
+
+def sizes_at(model: Model, places: Float[AnyArray, "place dim"]) -> tuple[int, ...]:
+    """How many weights each component has where `places` are those of its data; nothing is computed for it."""
+    return sizes_of(eqx.filter_eval_shape(reduce_places, model, places))
 
 
 def unexplained_variance(
@@ -77,18 +123,6 @@ def unexplained_variance(
     """k_time(t, t) times the unexplained spatial variance of each row, summed over components."""
     by_time = jnp.stack([time_variances(component, times) for component in components], axis=1)
     return jnp.sum(by_time[time_of_row] * features.unexplained[place_of_row], axis=1)
-
-
-def num_pseudo(components: tuple[Separable, ...], bases: tuple[Basis, ...], places: AnyArray) -> tuple[int, ...]:
-    sizes = []
-    for component, basis in zip(components, bases, strict=True):
-        if basis.factor is not None:
-            sizes.append(basis.factor.shape[0])
-        else:
-            explicit = component.space.features(places[:1])
-            assert explicit is not None
-            sizes.append(explicit.shape[1])
-    return tuple(sizes)
 
 
 def chain_at(model: Model, num_pseudo: tuple[int, ...], times: Float[np.ndarray, " time"]) -> Chain:
@@ -167,16 +201,16 @@ def signal_variance(model: Model, time: Float[AnyArray, " 1"], place: Float[AnyA
     return jnp.sum(jnp.stack(parts))
 
 
-def features_at(model: Model, bases: tuple[Basis, ...], places: Float[np.ndarray, "place dim"]) -> Features:
+def features_at(model: Model, reductions: tuple[Reduction, ...], places: Float[np.ndarray, "place dim"]) -> Features:
     """Features of any `places`; piece by piece, so that little more is held than the answer, and padded, so that pieces of
     many sizes share one compilation.
     """
-    weights = np.empty((len(places), sum(num_pseudo(model.components, bases, places))))
-    unexplained = np.empty((len(places), len(model.components)))
+    weights = np.empty((len(places), sum(sizes_of(reductions))))
+    unexplained = np.empty((len(places), len(reductions)))
     for first in range(0, len(places), PLACES_AT_ONCE):
         piece = places[first : first + PLACES_AT_ONCE]
         padded = np.pad(piece, ((0, next_power_of_two(len(piece)) - len(piece)), (0, 0)), mode="edge")
-        features = _features_at(model, bases, padded)
+        features = _features_at(model.components, reductions, padded)
         mine = slice(first, first + len(piece))
         weights[mine] = np.asarray(features.weights)[: len(piece)]
         unexplained[mine] = np.asarray(features.unexplained)[: len(piece)]
@@ -184,14 +218,10 @@ def features_at(model: Model, bases: tuple[Basis, ...], places: Float[np.ndarray
 
 
 @eqx.filter_jit
-def _features_at(model: Model, bases: tuple[Basis, ...], places: Float[AnyArray, "place dim"]) -> Features:
-    return make_features(model.components, bases, places)
-
-
-@eqx.filter_jit
-def bases_of(model: Model, places: Float[AnyArray, "place dim"]) -> tuple[Basis, ...]:
-    """The model's bases where `places` are those of its data."""
-    return make_bases(model.components, model.pseudo_points_of(places))
+def _features_at(
+    components: tuple[Separable, ...], reductions: tuple[Reduction, ...], places: Float[AnyArray, "place dim"]
+) -> Features:
+    return scaled_features(components, [reduction.at(places) for reduction in reductions])
 
 
 def check_times(model: Model, times: Float[np.ndarray, " time"]) -> None:
@@ -201,12 +231,7 @@ def check_times(model: Model, times: Float[np.ndarray, " time"]) -> None:
 
 
 def check_places(model: Model, places: Float[np.ndarray, "place dim"]) -> None:
-    """Raise unless `places` have as many columns as the kernel and the pseudo-points."""
-    width = places.shape[1]
-    for component in model.components:
+    """Raise unless the kernels and the bases take these `places`."""
+    for component, basis in zip(model.components, model.bases, strict=True):
         component.space.check_inputs(places)
-    for points in model.pseudo_points_of(places):
-        if points.shape[1] != width:
-            raise ValueError(
-                f"pseudo_points have {points.shape[1]} columns and the places of the data {width}; they must have equally many"
-            )
+        basis.check_places(places)

@@ -10,10 +10,10 @@ from jaxtyping import Float, Int
 from weft.arrays import ArrayLike, require_own_process
 from weft.data.layout import Layout
 from weft.data.observations import as_floats, as_numbers, distinct_rows, refuse_rows
-from weft.inference.prior import chain_at, check_places, check_times, features_at, num_pseudo, time_variances_at
+from weft.inference.prior import chain_at, check_places, check_times, features_at, sizes_of, time_variances_at
 from weft.model import Model
+from weft.state_space.basis import Reduction
 from weft.state_space.chain import Chain, Queries, Rows
-from weft.state_space.features import Basis
 
 # The weights of the distinct places asked about are the one large thing an answer needs besides itself.
 WEIGHTS_BUDGET = 128 * 2**20
@@ -75,7 +75,7 @@ class Question:
     def __init__(
         self,
         model: Model,
-        bases: tuple[Basis, ...],
+        reductions: tuple[Reduction, ...],
         data_times: Float[np.ndarray, " time"],
         rows: Rows,
         times: Float[np.ndarray, " query"],
@@ -83,13 +83,13 @@ class Question:
     ):
         distinct, place = distinct_rows(places)
         check_places(model, distinct)
-        features = features_at(model, bases, distinct)
+        features = features_at(model, reductions, distinct)
         # New times enter the chain as steps without rows.
         all_times, number = np.unique(np.concatenate([data_times, times]), return_inverse=True)
         check_times(model, all_times)
         of_data, of_query = number[: len(data_times)], number[len(data_times) :]
         self._order = np.argsort(of_query, kind="stable")
-        self.chain: Chain = chain_at(model, num_pseudo(model.components, bases, distinct), all_times)
+        self.chain: Chain = chain_at(model, sizes_of(reductions), all_times)
         self.rows = Rows(spread(rows.layout, of_data, len(all_times)), rows.place, rows.value, rows.precision)
         self.queries = Queries(
             layout=Layout(np.searchsorted(of_query[self._order], np.arange(len(all_times) + 1))),

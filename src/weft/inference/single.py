@@ -21,13 +21,20 @@ from weft.inference.merge import Given, concatenate_observations, merge_given, m
 from weft.inference.parts import Parts, from_plain_parts, to_plain_parts
 from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
 from weft.inference.prediction import LikelihoodEmission, Marginals
-from weft.inference.prior import bases_of, chain_at, make_prior, num_pseudo
+from weft.inference.prior import (
+    chain_at,
+    compiled_reduce_places,
+    make_prior,
+    sizes_of,
+    time_variances_at,
+    unexplained_at_data,
+)
 from weft.inference.queries import Question, blocks_of_rows, checked_rows, checked_sums
 from weft.inference.sites import check_power, check_problem, gaussian_sites, rows_of
 from weft.likelihoods import Gaussian, RowExtras
 from weft.model import Model
+from weft.state_space.basis import Reduction
 from weft.state_space.chain import Chain, Queries, Rows
-from weft.state_space.features import Basis
 
 
 def condition(
@@ -52,7 +59,7 @@ def _condition(
         data.times,
         rows_of(data, sites),
         prior.weights,
-        exact_places=data.places if model.pseudo_points is None else None,
+        exact_places=data.places if model.needs_places else None,
         log_constant=float(sites.log_constant),
         power=power,
         engine=engine,
@@ -116,9 +123,7 @@ class SinglePosterior(Posterior):
 
     @property
     def basis_places(self) -> Float[AnyArray, "place dim"]:
-        points = self.exact_places if self.model.pseudo_points is None else self.model.pseudo_points
-        assert points is not None
-        return points[0] if isinstance(points, tuple) else points
+        return self.model.bases[0].landmarks if self.exact_places is None else self.exact_places
 
     @property
     def log_evidence(self) -> float:
@@ -153,12 +158,12 @@ class SinglePosterior(Posterior):
         )
 
     @functools.cached_property
-    def _bases(self) -> tuple[Basis, ...]:
-        return bases_of(self.model, self.basis_places)
+    def _reductions(self) -> tuple[Reduction, ...]:
+        return compiled_reduce_places(self.model, self.basis_places)
 
-    @functools.cached_property
+    @property
     def _num_pseudo(self) -> tuple[int, ...]:
-        return num_pseudo(self.model.components, self._bases, self.basis_places)
+        return sizes_of(self._reductions)
 
     def marginals(self, times: ArrayLike, places: ArrayLike) -> Marginals:
         return self._totals(times, places, filtered=False)
@@ -296,20 +301,23 @@ class SinglePosterior(Posterior):
         if self.exact_places is None:
             prior = make_prior(self.model, more)
             return prior.weights, prior.unexplained
-        # The places are pseudo-points, each found again by sorting both sets together; the first weights are theirs.
+        # The places are all known, each found again by sorting both sets together; the first weights are theirs.
         _, number = distinct_rows(np.concatenate([self.exact_places, more.places]))
         own = np.empty(len(self.exact_places), dtype=np.int64)
         own[number[: len(own)]] = np.arange(len(own))
-        return np.asarray(self.weights)[own[number[len(own) :]]], np.zeros(more.num_rows)
+        place = own[number[len(own) :]]
+        spatial = np.asarray(unexplained_at_data(self.model, self.exact_places))[place[more.grouping.place_of_row]]
+        by_time = time_variances_at(self.model, more.times)[more.grouping.time_of_row]
+        return np.asarray(self.weights)[place], np.sum(by_time * spatial, axis=1)
 
     def _ask(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Question:
         """The rows asked about as a question; from the last state on where all lie in the future."""
         if times.min() > self.times[-1] and self._engine.has_state:
             nothing = Rows(Layout(np.zeros(2)), np.zeros(0, dtype=np.int32), np.zeros(0), np.zeros(0))
-            question = Question(self.model, self._bases, self.times[-1:], nothing, times, places)
+            question = Question(self.model, self._reductions, self.times[-1:], nothing, times, places)
             question.chain = starting(question.chain, self._run.last.state)
             return question
-        return Question(self.model, self._bases, self.times, self.rows, times, places)
+        return Question(self.model, self._reductions, self.times, self.rows, times, places)
 
     def _totals(self, times: ArrayLike, places: ArrayLike, *, filtered: bool) -> Marginals:
         times, places = checked_rows(times, places, self.num_columns)
@@ -340,7 +348,7 @@ class SinglePosterior(Posterior):
         if len(times) == 0:
             return np.zeros(sums.shape[1]), np.zeros((sums.shape[1], sums.shape[1]))
         # Not from the last state on: the covariance walks need the stationary prior.
-        asked = Question(self.model, self._bases, self.times, self.rows, times, places)
+        asked = Question(self.model, self._reductions, self.times, self.rows, times, places)
         residual = joint.Residual(self.model, asked, distinct_rows(places)[0])
         mean = sums.T @ self.marginals(times, places).mean
         return mean, joint.sums_covariance(self._engine, self.weights, asked, residual, asked.by_query(sums))

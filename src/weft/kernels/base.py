@@ -2,6 +2,8 @@
 """What a kernel and a state-space form are, and how kernels add, multiply and scale."""
 
 import abc
+import dataclasses
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,6 +12,9 @@ from jaxtyping import Array, Float
 
 from weft.arrays import ARRAYS, AnyArray, is_concrete, require_float64
 from weft.domains import Parametrised, as_float64, positive
+
+# The attributes that lead to a field, one after another.
+FieldPath = tuple[str, ...]
 
 
 class StateSpace(Parametrised):
@@ -76,12 +81,26 @@ class Kernel(Parametrised):
             "(if stationary) products of them"
         )
 
-    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
-        """A map phi with few columns and covariance(x, y) = phi(x) . phi(y) exactly, or None where there is none.
+    def num_features(self, width: int) -> int | float:
+        """How many `features` inputs of `width` columns have; infinite for a kernel that is not made of a few.
 
         A component whose spatial kernel has features needs no pseudo-points.
         """
-        return None
+        return math.inf
+
+    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
+        """A map phi with covariance(x, y) = phi(x) . phi(y) exactly; TypeError where there is none with few columns."""
+        raise TypeError(f"{type(self).__name__} is not made of a few features")
+
+    @property
+    def unwrapped(self) -> "Kernel":
+        """The kernel within those that scale it or choose its inputs: it has the length scales and the name."""
+        return self
+
+    def overall_scales(self) -> tuple[FieldPath, ...]:
+        """Paths of the fields that each multiply the whole kernel."""
+        variances = [getattr(self, field.name) for field in dataclasses.fields(self) if field.name == "variance"]
+        return (("variance",),) if variances and np.ndim(variances[0]) == 0 else ()
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         """`xs` in length scales: the nearer two rows by Euclid, the more alike; no column where the kernel knows no nearness."""
@@ -130,6 +149,11 @@ def as_columns(xs: Any) -> AnyArray:
     return array[:, None] if array.ndim == 1 else array
 
 
+def below(name: str, kernel: Kernel) -> tuple[FieldPath, ...]:
+    """The overall scales of a kernel held as `name`."""
+    return tuple((name, *path) for path in kernel.overall_scales())
+
+
 class Scaled(Kernel):
     """`variance` times `kernel`."""
 
@@ -145,9 +169,18 @@ class Scaled(Kernel):
     def state_space(self) -> StateSpace:
         return ScaledStateSpace(self.kernel.state_space(), self.variance)
 
-    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
-        unscaled = self.kernel.features(xs)
-        return None if unscaled is None else jnp.sqrt(self.variance) * unscaled
+    def num_features(self, width: int) -> int | float:
+        return self.kernel.num_features(width)
+
+    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
+        return jnp.sqrt(self.variance) * self.kernel.features(xs)
+
+    @property
+    def unwrapped(self) -> Kernel:
+        return self.kernel.unwrapped
+
+    def overall_scales(self) -> tuple[FieldPath, ...]:
+        return (("variance",), *below("kernel", self.kernel))
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return self.kernel.coordinates(xs)
@@ -174,9 +207,15 @@ class Sum(Kernel):
     def state_space(self) -> StateSpace:
         return SumStateSpace(self.first.state_space(), self.second.state_space())
 
-    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
-        first, second = self.first.features(xs), self.second.features(xs)
-        return None if first is None or second is None else jnp.concatenate([first, second], axis=1)
+    def num_features(self, width: int) -> int | float:
+        return self.first.num_features(width) + self.second.num_features(width)
+
+    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
+        return jnp.concatenate([self.first.features(xs), self.second.features(xs)], axis=1)
+
+    def overall_scales(self) -> tuple[FieldPath, ...]:
+        # Of a sum only one term's scale is given by the whole's; of the other term all scales but one are.
+        return below("first", self.first) + below("second", self.second)[1:]
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return jnp.concatenate([self.first.coordinates(xs), self.second.coordinates(xs)], axis=1)
@@ -211,14 +250,18 @@ class Product(Kernel):
             )
         return ProductStateSpace(first, second)
 
-    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
+    def num_features(self, width: int) -> int | float:
+        return self.first.num_features(width) * self.second.num_features(width)
+
+    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
         first, second = self.first.features(xs), self.second.features(xs)
-        if first is None or second is None:
-            return None
         return jnp.reshape(first[:, :, None] * second[:, None, :], (first.shape[0], -1))
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return jnp.concatenate([self.first.coordinates(xs), self.second.coordinates(xs)], axis=1)
+
+    def overall_scales(self) -> tuple[FieldPath, ...]:
+        return below("first", self.first) + below("second", self.second)
 
     def check_width(self, width: int) -> None:
         self.first.check_width(width)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray
-from weft.kernels.base import Kernel
+from weft.kernels.base import FieldPath, Kernel, below
 
 
 class Columns(Kernel):
@@ -43,11 +43,21 @@ class Columns(Kernel):
     def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
         return self.kernel.variances(self._chosen(xs))
 
-    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
+    def num_features(self, width: int) -> int | float:
+        return self.kernel.num_features(len(self.columns))
+
+    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
         return self.kernel.features(self._chosen(xs))
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return self.kernel.coordinates(self._chosen(xs))
+
+    @property
+    def unwrapped(self) -> Kernel:
+        return self.kernel.unwrapped
+
+    def overall_scales(self) -> tuple[FieldPath, ...]:
+        return below("kernel", self.kernel)
 
     def check_width(self, width: int) -> None:
         if max(self.columns) >= width:

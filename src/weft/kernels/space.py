@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, is_concrete
 from weft.domains import POSITIVE, as_float64, fixed, positive
-from weft.kernels.base import Kernel
+from weft.kernels.base import FieldPath, Kernel, below
 from weft.kernels.distances import check_shapes
 
 # Mean radius of the Earth in km (IUGG).
@@ -38,11 +38,21 @@ class OnSphere(Kernel):
     def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
         return self.kernel.variances(self.embed(xs))
 
-    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"] | None:
+    def num_features(self, width: int) -> int | float:
+        return self.kernel.num_features(width + 1)
+
+    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
         return self.kernel.features(self.embed(xs))
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return self.kernel.coordinates(self.embed(xs))
+
+    @property
+    def unwrapped(self) -> Kernel:
+        return self.kernel.unwrapped
+
+    def overall_scales(self) -> tuple[FieldPath, ...]:
+        return below("kernel", self.kernel)
 
     def check_width(self, width: int) -> None:
         check_shapes(self, width, single=("radius",))

@@ -268,6 +268,9 @@ class Constant(Kernel):
     def state_space(self) -> StateSpace:
         return ScaledStateSpace(ConstantForm(), self.variance)
 
+    def num_features(self, width: int) -> int | float:
+        return 1
+
     def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
         return jnp.broadcast_to(jnp.sqrt(self.variance), (xs.shape[0], 1))
 

@@ -28,6 +28,9 @@ class Linear(Kernel):
         centre = one_time_parameter(self, "centre")
         return ScaledStateSpace(LinearForm(centre), one_time_parameter(self, "variance"))
 
+    def num_features(self, width: int) -> int | float:
+        return width
+
     def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
         deviations = jnp.sqrt(per_column(self.variance, xs.shape[1]))
         return jnp.subtract(xs, per_column(self.centre, xs.shape[1])[None, :]) * deviations[None, :]

@@ -264,10 +264,9 @@ def _marker_note(
 
 def _pseudo_points(gp: "SpaceTimeGP", axes: MapAxes) -> Float[np.ndarray, "point 2"]:
     """Where the pseudo-points of the first component are; none for an exact model, whose places they all are."""
-    points = gp.model_.pseudo_points
-    if points is None:
+    first = np.asarray(gp.model_.bases[0].pseudo_points)
+    if not len(first):
         return np.empty((0, 2))
-    first = np.asarray(points[0] if isinstance(points, tuple) else points)
     translation = gp.fitted_.translation
     return axes.coordinates(translation.scaling.inverse(first[:, : translation.num_space]))
 

@@ -10,7 +10,7 @@ from weft.data.scaling import Scaling
 from weft.estimator.building import COVARIATES
 from weft.estimator.fitted import Fitted
 from weft.estimator.summary import describe_noise, short_number
-from weft.kernels import Columns, Kernel, OnSphere, Scaled
+from weft.kernels import Kernel
 from weft.report.content import Component, Figure, ParameterLine
 from weft.report.figures import correlation_figure
 from weft.report.rows import SeenRows
@@ -138,9 +138,7 @@ def _correlation(kernel: Kernel, inputs: Float[np.ndarray, "lag dim"]) -> Float[
 
 
 def _lengthscale(kernel: Kernel) -> np.ndarray | None:
-    while isinstance(kernel, Columns | OnSphere | Scaled):
-        kernel = kernel.kernel
-    return getattr(kernel, "lengthscale", None)
+    return getattr(kernel.unwrapped, "lengthscale", None)
 
 
 def _has_scale(kernel: Kernel) -> bool:

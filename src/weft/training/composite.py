@@ -135,7 +135,7 @@ def block_evidence(
 
 def is_shared(model: Model) -> bool:
     """Whether blocks of this model share a compilation: it is exact, and its noise Gaussian."""
-    return model.pseudo_points is None and isinstance(model.likelihood, Gaussian)
+    return model.is_exact and isinstance(model.likelihood, Gaussian)
 
 
 def engine_for_blocks(model: Model, blocks: Sequence[Observations], engine: str | Engine) -> Engine:

@@ -19,8 +19,7 @@ from weft.data.observations import Observations
 from weft.engines.base import Chain, Engine, Rows, Shape
 from weft.engines.choose import choose_engine
 from weft.inference.evidence import log_evidence
-from weft.inference.prior import make_prior
-from weft.kernels import Separable
+from weft.inference.prior import make_prior, sizes_at
 from weft.likelihoods import Gaussian
 from weft.model import Model
 
@@ -86,23 +85,14 @@ def estimate(model: Model, data: Observations, *, gradient: bool = True, engine:
 
 
 def shape_of(model: Model, data: Observations) -> Shape:
-    points = model.pseudo_points_of(data.places)
-    sizes = [
-        (num_features(component, matrix), component.time.state_space().size)
-        for component, matrix in zip(model.components, points, strict=True)
-    ]
+    latent = [component.time.state_space().size for component in model.components]
+    sizes = list(zip(sizes_at(model, data.places), latent, strict=True))
     return Shape(
         layout=data.grouping.layout,
         num_places=len(data.places),
         num_bottleneck=sum(pseudo for pseudo, _ in sizes),
         num_state=sum(pseudo * latent for pseudo, latent in sizes),
     )
-
-
-def num_features(component: Separable, points: np.ndarray) -> int:
-    """Columns of weights that a component takes: its pseudo-points, or its features where those are exact."""
-    explicit = jax.eval_shape(component.space.features, jnp.asarray(points[:1]))
-    return points.shape[0] if explicit is None else explicit.shape[1]
 
 
 def memory_needed(shape: Shape, engine: Engine, *, gradient: bool = True) -> int:

@@ -207,7 +207,7 @@ def fit(
             gradient_tolerance=gradient_tolerance,
             progress=progress,
         )
-        model = Model(warm.model.kernel, warm.model.likelihood, model.pseudo_points, model.mean)
+        model = Model(warm.model.kernel, warm.model.likelihood, model.basis, model.mean)
     origin = space.start(model)
     with progress_report(progress, tolerance * num_rows, gradient_tolerance) as report:
         run.report = report
@@ -229,8 +229,9 @@ def _with_few_pseudo_points(model: Model, blocks: tuple[Observations, ...], coun
     if count < 1:
         raise ValueError(f"warm_start must be a number of pseudo-points, at least 1; it is {count}")
     places = distinct_rows(np.concatenate([block.places for block in blocks]))[0]
-    points = model.pseudo_points_of(places)[: len(model.kernel.components)]
-    return Model(model.kernel, model.likelihood, tuple(_far_apart(matrix, count) for matrix in points), model.mean)
+    bases = model.bases[: len(model.kernel.components)]
+    few = tuple(basis.thinned(places, lambda points: _far_apart(points, count)) for basis in bases)
+    return Model(model.kernel, model.likelihood, few, model.mean)
 
 
 def _far_apart(points: Float[AnyArray, "point dim"], count: int) -> Float[np.ndarray, "few dim"]:

@@ -20,9 +20,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from weft.arrays import AnyArray
-from weft.domains import REAL, Domain, as_float64, domain_of, is_fixed, is_float
-from weft.kernels import Columns, Kernel, Linear, OnSphere, Product, Scaled, Separable, Sum, Wiener
+from weft.domains import Domain, as_float64, domain_of, is_fixed, is_float
+from weft.kernels import Linear, OnSphere, Separable, Wiener
 from weft.model import Model
+from weft.state_space.basis import PseudoPoints
 
 Path = tuple[str | int, ...]
 # A pair (lower, upper), each None, a number or an array; checked where it is used.
@@ -30,6 +31,9 @@ Bound = Any
 Prior = Callable[[Array], Array]
 
 PSEUDO_POINTS = "pseudo_points"
+
+# Where a model's parameters are; its mean is integrated out.
+PARTS = ("kernel", "likelihood", "basis")
 
 # Where a function sits, not what it is like: learned only when asked for by name.
 ANCHORS = ((OnSphere, "radius"), (Wiener, "origin"), (Linear, "centre"))
@@ -45,20 +49,24 @@ class Parameter:
     domain: Domain
     held: str | None
 
+    @property
+    def are_points(self) -> bool:
+        return self.path[0] == "basis" and self.path[-1] == "points"
+
 
 def parameters_of(model: Model) -> tuple[Parameter, ...]:
-    """Every parameter of a model, the pseudo-points last."""
+    """Every parameter of a model, the pseudo-points last (by the name under which `Model` takes them)."""
     redundant = {path for component, path in _components(model) for path in _redundant_scales(component, path)}
     found = []
-    for owner, path, domain in (*_walk(model.kernel, ("kernel",)), *_walk(model.likelihood, ("likelihood",))):
-        held = None
-        if path in redundant:
+    for owner, path, domain in [each for part in PARTS for each in _walk(getattr(model, part), (part,))]:
+        held, name = None, name_of(path)
+        if isinstance(owner, PseudoPoints):
+            held, name = "pseudo-points stay where they are", name_of((PSEUDO_POINTS, *path[1:-1]))
+        elif path in redundant:
             held = "another parameter already sets the variance of its component"
         elif any(isinstance(owner, kind) and path[-1] == field for kind, field in ANCHORS):
             held = "it says where, not what"
-        found.append(Parameter(name_of(path), path, _value(model, path), domain, held))
-    for path in _pseudo_point_paths(model):
-        found.append(Parameter(name_of(path), path, _value(model, path), REAL, "pseudo-points stay where they are"))
+        found.append(Parameter(name, path, _value(model, path), domain, held))
     return tuple(found)
 
 
@@ -91,37 +99,9 @@ def _components(model: Model) -> Iterator[tuple[Separable, Path]]:
 
 def _redundant_scales(component: Separable, path: Path) -> Iterator[Path]:
     """Variances within a component that its own variance already stands for: the evidence is flat along them."""
-    yield from _overall_scales(component.space, (*path, "space"))
-    yield from _overall_scales(component.time, (*path, "time"))
-
-
-def _overall_scales(kernel: Kernel, path: Path) -> Iterator[Path]:
-    """The fields that each multiply the whole of `kernel`."""
-    if isinstance(kernel, Scaled):
-        yield (*path, "variance")
-        yield from _overall_scales(kernel.kernel, (*path, "kernel"))
-    elif isinstance(kernel, OnSphere | Columns):
-        yield from _overall_scales(kernel.kernel, (*path, "kernel"))
-    elif isinstance(kernel, Product):
-        yield from _overall_scales(kernel.first, (*path, "first"))
-        yield from _overall_scales(kernel.second, (*path, "second"))
-    elif isinstance(kernel, Sum):
-        # Of a sum only one term's scale is given by the whole's; of the other term all scales but one are.
-        yield from _overall_scales(kernel.first, (*path, "first"))
-        yield from list(_overall_scales(kernel.second, (*path, "second")))[1:]
-    elif (
-        any(field.name == "variance" for field in dataclasses.fields(kernel))
-        and np.ndim(_value(kernel, ("variance",))) == 0
-    ):
-        yield (*path, "variance")
-
-
-def _pseudo_point_paths(model: Model) -> list[Path]:
-    if model.pseudo_points is None:
-        return []
-    if isinstance(model.pseudo_points, tuple):
-        return [(PSEUDO_POINTS, i) for i in range(len(model.pseudo_points))]
-    return [(PSEUDO_POINTS,)]
+    for name in ("space", "time"):
+        for steps in getattr(component, name).overall_scales():
+            yield (*path, name, *steps)
 
 
 def name_of(path: Path) -> str:
@@ -236,8 +216,8 @@ def make_space(
     chosen, free, lowers, uppers, scales = [], [], [], [], []
     offset = 0
     for parameter in parameters:
-        is_points = parameter.path[0] == PSEUDO_POINTS
-        held = parameter.held is not None and parameter.name not in asked and not (is_points and learn_pseudo_points)
+        learned_too = learn_pseudo_points and parameter.are_points
+        held = parameter.held is not None and parameter.name not in asked and not learned_too
         if held or parameter.name in is_frozen:
             continue
         bound = bounds[bound_of[parameter.name]] if parameter.name in bound_of else (None, None)
@@ -289,7 +269,7 @@ def _limits(parameter: Parameter, bound: Bound) -> tuple[np.ndarray, np.ndarray]
 
 def _scale(parameter: Parameter) -> np.ndarray:
     """A move of size one where there are no bounds: for pseudo-points, about the distance between them."""
-    if parameter.path[0] == PSEUDO_POINTS:
+    if parameter.are_points:
         num_points, width = parameter.value.shape
         spread = np.ptp(parameter.value, axis=0)
         spacing = np.where(spread > 0, spread, 1.0) / num_points ** (1 / width)

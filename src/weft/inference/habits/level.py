@@ -18,6 +18,7 @@ from weft.data.observations import Observations, distinct_rows
 from weft.inference.habits.base import Habit, Places, Times
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Marginals
+from weft.inference.prior import sizes_at
 from weft.likelihoods import Gaussian
 
 __all__ = ["Level", "find_level"]
@@ -153,12 +154,10 @@ def _shrunk(left: _Left, variance: float, within: float) -> Level:
 
 def _may_be_there(field: Posterior, data: Observations, num_space: int) -> bool:
     """Whether places may have levels that the field cannot hold: a Gaussian with fewer pseudo-points than places."""
-    points = field.model.pseudo_points
-    if not isinstance(field.model.likelihood, Gaussian) or points is None:
+    if not isinstance(field.model.likelihood, Gaussian):
         return False
     num_places = len(distinct_rows(data.places[:, :num_space])[0])
-    most = max(len(each) for each in points) if isinstance(points, tuple) else len(points)
-    return most < num_places and data.num_rows >= _FEWEST_ROWS * num_places
+    return max(sizes_at(field.model, data.places)) < num_places and data.num_rows >= _FEWEST_ROWS * num_places
 
 
 def _with_values(data: Observations, values: Float[np.ndarray, " row"]) -> Observations:
