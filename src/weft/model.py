@@ -91,7 +91,7 @@ class Model(Parametrised):
     @property
     def needs_places(self) -> bool:
         """Whether some component of the kernel is exact, its basis all places of the data."""
-        return any(basis.needs_places for basis in self.bases[: len(self.kernel.components)])
+        return any(not len(basis.landmarks) for basis in self.bases[: len(self.kernel.components)])
 
 
 def as_bases(pseudo_points: Any, components: tuple[Separable, ...]) -> Basis | tuple[Basis, ...]:

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import KDTree
 
 from weft.arrays import AnyArray, ArrayLike, require_float64
-from weft.data.observations import Observations, distinct_rows
+from weft.data.observations import Observations, distinct_places
 from weft.kernels import Kernel, Matern32, Separable, SumSeparable
 
 __all__ = ["place"]
@@ -100,7 +100,7 @@ def weighted_places(data: Observations | ArrayLike, weights: str) -> WeightedPla
         rows = np.bincount(data.grouping.place_of_row, minlength=len(places))
     else:
         matrix = given_points(data, None)
-        places, number = distinct_rows(matrix)
+        places, number = distinct_places(matrix)
         rows, times = np.bincount(number, minlength=len(places)), None
     if weights not in ("rows", "places"):
         raise ValueError(f"weights must be 'rows' or 'places'; it is {weights!r}")

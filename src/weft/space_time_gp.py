@@ -51,10 +51,11 @@ class SpaceTimeGP(Options):
     from, in these units: kilometres and deviations, the times' unit (days for daily data), a target of variance 1.
     `likelihood`: "gaussian", "student_t", "poisson", "negative_binomial", ... or an object.
     `pseudo_points`: "auto" (every place up to 150 distinct ones, which is exact; else up to 100 a component, placed
-    greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix in the scaled
-    coordinates. `learning_rows`: "auto" learns parameters from stretches of the series where all of it would take
-    long, a number from about so many rows, None from all; predictions always use all rows. `place_offsets` gives each
-    place a level of its own where there are fewer pseudo-points than places and it makes a difference.
+    greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix or
+    `weft.FourierFeatures` in the scaled coordinates. `learning_rows`: "auto" learns parameters from stretches of the
+    series where all of it would take long, a number from about so many rows, None from all; predictions always use all
+    rows. `place_offsets` gives each place a level of its own where there are fewer pseudo-points than places and it makes
+    a difference.
     `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more component.
     `time_step` ("1D", "6h") puts times on a regular step; `time_format` ("%d/%m/%Y", as in `strptime`) says how text
     spells times where that is not plain. `noise_variance`, `exposure` and `trials` name columns; noise

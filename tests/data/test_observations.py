@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.data.observations import distinct_rows
+from weft.data.observations import distinct_places
 
 SMALL = st.integers(-3, 3).map(float)
 
@@ -36,17 +36,17 @@ def test_rows_come_back_by_time_with_their_places(rows):
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.tuples(SMALL, SMALL, SMALL), min_size=1, max_size=40))
-def test_distinct_rows_are_those_of_numpy(rows):
+def test_distinct_places_are_those_of_numpy(rows):
     matrix = np.array(rows)
     expected, inverse = np.unique(matrix, axis=0, return_inverse=True)
-    distinct, number = distinct_rows(matrix)
+    distinct, number = distinct_places(matrix)
     np.testing.assert_array_equal(distinct, expected)
     np.testing.assert_array_equal(number, inverse.ravel())
 
 
 def test_many_columns_of_many_values_do_not_overflow():
     matrix = np.random.default_rng(0).normal(size=(2000, 12))
-    distinct, number = distinct_rows(np.concatenate([matrix, matrix]))
+    distinct, number = distinct_places(np.concatenate([matrix, matrix]))
     assert len(distinct) == 2000
     np.testing.assert_array_equal(distinct[number], np.concatenate([matrix, matrix]))
 

@@ -7,11 +7,11 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.arrays import require_whole
-from weft.data.observations import Observations, distinct_rows
+from weft.data.observations import Observations, distinct_places
 from weft.estimator.budget import PASS_WORK, work_of
 from weft.kernels import SumSeparable
 from weft.pseudo_points import place
-from weft.state_space.basis import num_weights
+from weft.state_space.basis import FeatureMap, num_weights
 
 __all__ = ["EXACT_PLACES", "FEWEST_POINTS", "MOST_POINTS", "choose_pseudo_points"]
 
@@ -21,7 +21,7 @@ EXACT_PLACES = 150
 FEWEST_POINTS = 20
 MOST_POINTS = 100
 
-Points = Float[np.ndarray, "pseudo dim"] | tuple[Float[np.ndarray, "_ dim"], ...]
+Points = Float[np.ndarray, "pseudo dim"] | tuple[Float[np.ndarray, "_ dim"], ...] | FeatureMap
 
 
 def choose_pseudo_points(
@@ -31,15 +31,17 @@ def choose_pseudo_points(
 
     `setting` is None (exact), a count (k-means), "auto" (exact up to 150 distinct places, else up to 100 for each
     component of `kernel`, placed greedily; fewer where the series is so long that a pass would take minutes), or a
-    matrix in the coordinates of space. Columns of covariates do not matter: no kernel that needs pseudo-points looks at
-    them.
+    matrix or a feature map in the coordinates of space. Columns of covariates do not matter: no kernel that needs
+    pseudo-points looks at them.
     """
+    if isinstance(setting, FeatureMap):
+        return setting
     if isinstance(setting, bool | float | np.floating) or (isinstance(setting, str) and setting != "auto"):
         raise ValueError(f"pseudo_points must be a count, 'auto', None or a matrix; it is {setting!r}")
     if isinstance(setting, int | np.integer):
         require_whole("pseudo_points", setting, 1)
     space = data.places[:, :num_space]
-    distinct, _ = distinct_rows(space)
+    distinct, _ = distinct_places(space)
     num_covariates = data.places.shape[1] - num_space
     is_auto = isinstance(setting, str)
     most = most_points(data, len(distinct), kernel) if is_auto else 0

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from weft.arrays import ArrayLike, require_own_process
 from weft.data.layout import Layout
-from weft.data.observations import as_floats, as_numbers, distinct_rows, refuse_rows
+from weft.data.observations import as_floats, as_numbers, distinct_places, refuse_rows
 from weft.inference.prior import chain_at, check_places, check_times, features_at, sizes_of, time_variances_at
 from weft.model import Model
 from weft.state_space.basis import Reduction
@@ -59,7 +59,7 @@ def blocks_of_rows(places: Float[np.ndarray, "query dim"], num_bottleneck: int) 
         if len(some) <= most_places:
             yield some
             continue
-        distinct, place = distinct_rows(places[some])
+        distinct, place = distinct_places(places[some])
         order = np.argsort(place, kind="stable")
         starts = np.searchsorted(place[order], np.arange(0, len(distinct), most_places))
         for start, stop in itertools.pairwise([*starts.tolist(), len(order)]):
@@ -81,7 +81,7 @@ class Question:
         times: Float[np.ndarray, " query"],
         places: Float[np.ndarray, "query dim"],
     ):
-        distinct, place = distinct_rows(places)
+        distinct, place = distinct_places(places)
         check_places(model, distinct)
         features = features_at(model, reductions, distinct)
         # New times enter the chain as steps without rows.

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 
 from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
 from weft.data.layout import Layout
-from weft.data.observations import Observations, distinct_rows
+from weft.data.observations import Observations, distinct_places
 from weft.engines.base import Engine, Moments, shape_of_chain
 from weft.engines.choose import choose_engine
 from weft.inference import joint
@@ -205,7 +205,7 @@ class SinglePosterior(Posterior):
         if len(times) == 0:
             return np.empty((num, 0))
         asked = self._ask(times, places)
-        residual = joint.Residual(self.model, asked, distinct_rows(places)[0])
+        residual = joint.Residual(self.model, asked, distinct_places(places)[0])
         draws = joint.draws(self._engine, self.weights, asked, residual, num, np.random.default_rng(seed))
         return np.ascontiguousarray(asked.in_order(draws).T)
 
@@ -293,7 +293,7 @@ class SinglePosterior(Posterior):
             return True
         if self.exact_places is None:
             return False
-        together, _ = distinct_rows(np.concatenate([self.exact_places, more.places]))
+        together, _ = distinct_places(np.concatenate([self.exact_places, more.places]))
         return len(together) > len(self.exact_places)
 
     def _weights_of(self, more: Observations) -> tuple[Float[AnyArray, "place bottleneck"], Float[AnyArray, " row"]]:
@@ -302,7 +302,7 @@ class SinglePosterior(Posterior):
             prior = make_prior(self.model, more)
             return prior.weights, prior.unexplained
         # The places are all known, each found again by sorting both sets together; the first weights are theirs.
-        _, number = distinct_rows(np.concatenate([self.exact_places, more.places]))
+        _, number = distinct_places(np.concatenate([self.exact_places, more.places]))
         own = np.empty(len(self.exact_places), dtype=np.int64)
         own[number[: len(own)]] = np.arange(len(own))
         place = own[number[len(own) :]]
@@ -349,6 +349,6 @@ class SinglePosterior(Posterior):
             return np.zeros(sums.shape[1]), np.zeros((sums.shape[1], sums.shape[1]))
         # Not from the last state on: the covariance walks need the stationary prior.
         asked = Question(self.model, self._reductions, self.times, self.rows, times, places)
-        residual = joint.Residual(self.model, asked, distinct_rows(places)[0])
+        residual = joint.Residual(self.model, asked, distinct_places(places)[0])
         mean = sums.T @ self.marginals(times, places).mean
         return mean, joint.sums_covariance(self._engine, self.weights, asked, residual, asked.by_query(sums))

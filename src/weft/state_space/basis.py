@@ -63,12 +63,7 @@ class Basis(Parametrised):
     @property
     @abc.abstractmethod
     def landmarks(self) -> Float[AnyArray, "landmark _"]:
-        """Places that stand for where it is; no rows where that is wherever the data are."""
-
-    @property
-    @abc.abstractmethod
-    def needs_places(self) -> bool:
-        """Whether it is made of the places of the data, which then have to be kept."""
+        """Places that stand for where it is; no rows where that is wherever the data are, whose places it then needs."""
 
     @abc.abstractmethod
     def of(self, kernel: Kernel, places: Float[AnyArray, "place dim"]) -> Reduction:
@@ -101,10 +96,6 @@ class AllPlaces(Basis):
     @property
     def landmarks(self) -> Float[np.ndarray, "0 0"]:
         return self.pseudo_points
-
-    @property
-    def needs_places(self) -> bool:
-        return True
 
     def of(self, kernel: Kernel, places: Float[AnyArray, "place dim"]) -> Reduction:
         return whitened(kernel, places, are_data=True)
@@ -147,10 +138,6 @@ class PseudoPoints(Basis):
     @property
     def landmarks(self) -> Float[AnyArray, "pseudo dim"]:
         return self.points
-
-    @property
-    def needs_places(self) -> bool:
-        return False
 
     def of(self, kernel: Kernel, places: Float[AnyArray, "place dim"]) -> Reduction:
         return whitened(kernel, self.points, are_data=False)
@@ -218,10 +205,6 @@ class Features(Basis):
     @property
     def landmarks(self) -> Float[np.ndarray, "1 dim"]:
         return self.map.middle[None, :]
-
-    @property
-    def needs_places(self) -> bool:
-        return False
 
     def of(self, kernel: Kernel, places: Float[AnyArray, "place dim"]) -> Reduction:
         return Mapped(kernel, self.map)

@@ -14,7 +14,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.data.observations import Observations, distinct_rows
+from weft.data.observations import Observations, distinct_places
 from weft.inference.habits.base import Habit, Places, Times
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Marginals
@@ -64,7 +64,7 @@ class Level(Habit):
         self, times: Times, places: Places, sums: Float[np.ndarray, "query sum"]
     ) -> tuple[Float[np.ndarray, " sum"], Float[np.ndarray, "sum sum"]]:
         mean, variance = self.at(places)
-        distinct, place = distinct_rows(places[:, : self.places.shape[1]])
+        distinct, place = distinct_places(places[:, : self.places.shape[1]])
         by_place = np.zeros((len(distinct), sums.shape[1]))
         np.add.at(by_place, place, sums)
         of_place = np.empty(len(distinct))
@@ -75,7 +75,7 @@ class Level(Habit):
         self, times: Times, places: Places, num: int, generator: np.random.Generator
     ) -> Float[np.ndarray, "draw query"]:
         """One effect a place and draw."""
-        _, place = distinct_rows(places[:, : self.places.shape[1]])
+        _, place = distinct_places(places[:, : self.places.shape[1]])
         mean, variance = self.at(places)
         return mean + np.sqrt(variance) * generator.standard_normal((num, int(place.max(initial=-1)) + 1))[:, place]
 
@@ -108,7 +108,7 @@ class Level(Habit):
         """Which of the places seen each is, -1 for none of them."""
         num_seen = len(self.places)
         together = np.concatenate([self.places, places[:, : self.places.shape[1]]])
-        _, number = distinct_rows(together)
+        _, number = distinct_places(together)
         found = np.full(int(number.max()) + 1, -1)
         found[number[:num_seen]] = np.arange(num_seen)
         return found[number[num_seen:]]
@@ -141,7 +141,7 @@ class _Left(NamedTuple):
 
 def _what_is_left(field: Posterior, data: Observations, num_space: int) -> _Left:
     residual = np.asarray(data.values) - field.fitted_values()
-    places, of_place = distinct_rows(data.places[:, :num_space])
+    places, of_place = distinct_places(data.places[:, :num_space])
     place = of_place[np.asarray(data.grouping.place_of_row)]
     count = np.bincount(place, minlength=len(places)).astype(np.float64)
     return _Left(residual, place, places, count, np.bincount(place, residual, len(places)) / count)
@@ -156,7 +156,7 @@ def _may_be_there(field: Posterior, data: Observations, num_space: int) -> bool:
     """Whether places may have levels that the field cannot hold: a Gaussian with fewer pseudo-points than places."""
     if not isinstance(field.model.likelihood, Gaussian):
         return False
-    num_places = len(distinct_rows(data.places[:, :num_space])[0])
+    num_places = len(distinct_places(data.places[:, :num_space])[0])
     return max(sizes_at(field.model, data.places)) < num_places and data.num_rows >= _FEWEST_ROWS * num_places
 
 
