@@ -93,6 +93,11 @@ class Model(Parametrised):
         """Whether some component of the kernel is exact, its basis all places of the data."""
         return any(not len(basis.landmarks) for basis in self.bases[: len(self.kernel.components)])
 
+    @property
+    def is_exact(self) -> bool:
+        """Whether every component of the kernel has all places of the data for its basis."""
+        return not any(len(basis.landmarks) for basis in self.bases)
+
 
 def as_bases(pseudo_points: Any, components: tuple[Separable, ...]) -> Basis | tuple[Basis, ...]:
     """The basis of all `components`, or one for each where `pseudo_points` are a tuple."""

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, require_float64, require_whole
 from weft.data.atomic import check_output
-from weft.data.observations import Observations, distinct_rows
+from weft.data.observations import Observations, distinct_places
 from weft.engines.base import Engine
 from weft.engines.choose import choose_engine
 from weft.inference.evidence import log_evidence
@@ -228,7 +228,7 @@ def _with_few_pseudo_points(model: Model, blocks: tuple[Observations, ...], coun
     """The model with at most `count` of its pseudo-points (or places, if it has none) a component, far apart."""
     if count < 1:
         raise ValueError(f"warm_start must be a number of pseudo-points, at least 1; it is {count}")
-    places = distinct_rows(np.concatenate([block.places for block in blocks]))[0]
+    places = distinct_places(np.concatenate([block.places for block in blocks]))[0]
     bases = model.bases[: len(model.kernel.components)]
     few = tuple(basis.thinned(places, lambda points: _far_apart(points, count)) for basis in bases)
     return Model(model.kernel, model.likelihood, few, model.mean)
