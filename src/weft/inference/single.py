@@ -139,7 +139,7 @@ class SinglePosterior(Posterior):
 
     def __getstate__(self) -> dict[str, Any]:
         """Arrays as NumPy's: one of JAX's, sent to where double precision is off, would arrive in single."""
-        derived = ("_bases", "_num_pseudo", "_engine")
+        derived = ("_reductions", "_engine")
         kept = {name: value for name, value in vars(self).items() if name not in derived}
         return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, kept)
 
