@@ -29,7 +29,11 @@ pickle.dump(gp.predict(asked), open(sys.argv[2], "wb"))
 def asked(table) -> pd.DataFrame:
     """Rows seen, a place never seen, and a time after the last."""
     return pd.concat(
-        [table.iloc[[3, 70]], table.iloc[[9]].assign(lon=11.1), table.iloc[[20]].assign(time="2021-04-02")]
+        [
+            table.iloc[[3, 70]],
+            table.iloc[[9]].assign(lon=11.1),
+            table.iloc[[20]].assign(time=pd.Timestamp("2021-04-02")),
+        ]
     )
 
 
