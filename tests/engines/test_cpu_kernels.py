@@ -7,8 +7,19 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from weft.engines.cpu.blas import ROUTINES, add_gram, multiply
-from weft.engines.cpu.blocks import Structure, mirror, move_adjoint, move_covariance, subtract_symmetric_read_in
+from weft.engines.cpu.blas import ROUTINES, Factor, add_gram, multiply
+from weft.engines.cpu.blocks import (
+    Frame,
+    Structure,
+    add_read_in,
+    mirror,
+    move_adjoint,
+    move_covariance,
+    move_means,
+    read_columns,
+    read_rows,
+    subtract_symmetric_read_in,
+)
 from weft.engines.cpu.shelf import Shelf, make_aligned
 from weft.engines.cpu.triangular import (
     BLOCK,
@@ -26,15 +37,15 @@ RNG = np.random.default_rng(7)
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 3, 2), (37, 150, 31), (130, 110, 170)])
 def test_products_are_the_same_in_panels_and_whole(panels, m, n, k):
     routines = ROUTINES._replace(panels=panels)
-    for turn_a, turn_b in ((False, False), (True, False), (False, True)):
-        a = RNG.normal(size=(k, m) if turn_a else (m, k))
-        b = RNG.normal(size=(n, k) if turn_b else (k, n))
+    for of_left, of_right in ((False, False), (True, False), (False, True)):
+        a = RNG.normal(size=(k, m) if of_left else (m, k))
+        b = RNG.normal(size=(n, k) if of_right else (k, n))
         c = RNG.normal(size=(m, n))
-        expected = 1.5 * (a.T if turn_a else a) @ (b.T if turn_b else b) - 0.5 * c
+        expected = 1.5 * (a.T if of_left else a) @ (b.T if of_right else b) - 0.5 * c
         found = c.reshape(-1).copy()
-        multiply(
-            routines, m, n, k, 1.5, a.reshape(-1), a.shape[1], turn_a, b.reshape(-1), b.shape[1], turn_b, -0.5, found, n
-        )
+        left = Factor(a.reshape(-1), a.shape[1], of_left)
+        right = Factor(b.reshape(-1), b.shape[1], of_right)
+        multiply(routines, (m, n, k), 1.5, left, right, -0.5, (found, n))
         assert_allclose(found.reshape(m, n), expected, rtol=0, atol=1e-12 * k)
 
 
@@ -50,7 +61,7 @@ def test_symmetric_products_fill_their_triangle(panels, size):
         multiply_symmetric(routines, size, 40, 1.0, (left * weights).reshape(-1), left.reshape(-1), upper, found)
         assert_allclose(keep(found.reshape(size, size)), keep(expected), rtol=1e-12, atol=1e-12)
     gram = np.zeros(40 * 40)
-    add_gram(routines, 40, size, 2.0, left.reshape(-1), 40, 0.0, gram, 40)
+    add_gram(routines, 40, size, 2.0, left.reshape(-1), 0.0, gram)
     mirror(40, gram)
     assert_allclose(gram.reshape(40, 40), 2 * left.T @ left, rtol=1e-12, atol=1e-12)
 
@@ -94,6 +105,8 @@ def test_components_of_every_size_move_as_their_matrices_say():
 
     structure = Structure(latent, pseudo, starts(latent * pseudo), starts(pseudo), starts(latent**2), starts(latent))
     size = int(latent @ pseudo)
+    readout = np.concatenate([np.eye(1, d)[0] if d != 3 else np.array([1.0, 0.0, 0.5]) for d in latent])
+    frame = Frame(ROUTINES, structure, readout, size, int(pseudo.sum()))
     matrices = [RNG.normal(size=(d, d)) for d in latent]
     noises = [(lambda root: root @ root.T)(RNG.normal(size=(d, d))) for d in latent]
     transition = np.zeros((size, size))
@@ -107,14 +120,14 @@ def test_components_of_every_size_move_as_their_matrices_say():
     flat_matrices = np.concatenate([a.reshape(-1) for a in matrices])
 
     moved = covariance.reshape(-1).copy()
-    move_covariance(structure, size, flat_matrices, np.concatenate([q.reshape(-1) for q in noises]), moved, mixed)
+    move_covariance(frame, flat_matrices, np.concatenate([q.reshape(-1) for q in noises]), moved, mixed)
     moved = moved.reshape(size, size)
     assert_allclose(moved, transition @ covariance @ transition.T + process_noise, rtol=1e-11, atol=1e-10)
     assert np.array_equal(moved, moved.T)
 
     pulled, gradient = adjoint.reshape(-1).copy(), np.zeros(len(flat_matrices))
-    turned = np.concatenate([a.T.reshape(-1) for a in matrices])
-    move_adjoint(structure, size, turned, covariance.reshape(-1), pulled, mixed, gradient)
+    transposed = np.concatenate([a.T.reshape(-1) for a in matrices])
+    move_adjoint(frame, transposed, covariance.reshape(-1), pulled, mixed, gradient)
     pulled = pulled.reshape(size, size)
     assert_allclose(pulled, transition.T @ adjoint @ transition, rtol=1e-11, atol=1e-10)
     assert np.array_equal(pulled, pulled.T)
@@ -124,17 +137,27 @@ def test_components_of_every_size_move_as_their_matrices_say():
         expected = -np.einsum("dmem->de", block)
         assert_allclose(gradient[matrix : matrix + d * d].reshape(d, d), expected, rtol=1e-10, atol=1e-8)
 
-    readout = np.concatenate([np.eye(1, d)[0] if d != 3 else np.array([1.0, 0.0, 0.5]) for d in latent])
     reader = np.zeros((int(pseudo.sum()), size))
     for p, (first, d, m) in enumerate(zip(structure.state, latent, pseudo, strict=True)):
         rows = slice(structure.bottleneck[p], structure.bottleneck[p] + m)
         reader[rows, first : first + d * m] = np.kron(readout[structure.vector[p] : structure.vector[p] + d], np.eye(m))
     source = RNG.normal(size=reader.shape)
     found = adjoint.reshape(-1).copy()
-    subtract_symmetric_read_in(structure, readout, size, source.reshape(-1), found)
+    subtract_symmetric_read_in(frame, source.reshape(-1), found)
     found = found.reshape(size, size)
     assert_allclose(found, adjoint - reader.T @ source - source.T @ reader, rtol=1e-12, atol=1e-12)
     assert np.array_equal(found, found.T)
+
+    columns, pulled = RNG.normal(size=(size, 3)), RNG.normal(size=(len(reader), 3))
+    moved, read, back = np.full(3 * size, np.nan), np.full(3 * len(reader), np.nan), columns.reshape(-1).copy()
+    move_means(frame, flat_matrices, 3, columns.reshape(-1), moved)
+    assert_allclose(moved.reshape(size, 3), transition @ columns, rtol=1e-12, atol=1e-12)
+    read_rows(frame, 3, columns.reshape(-1), read)
+    assert_allclose(read.reshape(-1, 3), reader @ columns, rtol=1e-12, atol=1e-12)
+    read_columns(frame, 3, columns.T.copy().reshape(-1), read)
+    assert_allclose(read.reshape(3, -1), columns.T @ reader.T, rtol=1e-12, atol=1e-12)
+    add_read_in(frame, 3, pulled.reshape(-1), back)
+    assert_allclose(back.reshape(size, 3), columns + reader.T @ pulled, rtol=1e-12, atol=1e-12)
 
 
 def test_the_shelf_lends_what_was_given_back_and_forgets_what_is_too_much():

@@ -15,9 +15,10 @@ The rows' gradient needs E S, where S is the smoothed covariance of z: E H P_f =
 from typing import NamedTuple, no_type_check
 
 import numpy as np
+from jaxtyping import Float
 from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, borrow, multiply, solve_any
+from weft.engines.cpu.blas import OPTIONS, borrow, multiply, plain, solve_any, transposed
 from weft.engines.cpu.blocks import (
     add_latent_outer,
     add_latent_trace,
@@ -26,31 +27,42 @@ from weft.engines.cpu.blocks import (
     copy,
     mirror,
     move_adjoint,
-    move_mean,
+    move_means,
     read_columns,
     read_rows,
     subtract_read_in_rows,
     subtract_symmetric_read_in,
 )
 from weft.engines.cpu.filter import project
-from weft.engines.cpu.rows import dot, gather, weigh
+from weft.engines.cpu.rows import Batch, dot, gather, weigh
 from weft.engines.cpu.triangular import multiply_symmetric, read_inverse, solve, solve_transposed
 
 
 class Gradient(NamedTuple):
     """Where the gradient is added up."""
 
-    transition: np.ndarray
-    process_noise: np.ndarray
-    weights: np.ndarray
-    value: np.ndarray
-    precision: np.ndarray
+    transition: Float[np.ndarray, "step flat"]
+    process_noise: Float[np.ndarray, "step flat"]
+    weights: Float[np.ndarray, " place*bottleneck"]
+    value: Float[np.ndarray, " row"]
+    precision: Float[np.ndarray, " row"]
+
+
+class Update(NamedTuple):
+    """One slot of `Kept`: Z, E where the rows were compressed, C, a, and how many rows these have."""
+
+    gain: Float[np.ndarray, " rank*state"]
+    whitened_rows: Float[np.ndarray, " rank*bottleneck"]
+    factor: Float[np.ndarray, " rank*rank"]
+    innovation: Float[np.ndarray, " rank"]
+    rank: int
 
 
 @njit(**OPTIONS)
 @no_type_check
-def accumulate_row(observed, row, num_bottleneck, covered, push, variance, centre, gradient):
+def accumulate_row(observed, row, centre, covered, push, variance, gradient):
     """Gradient of one row: `covered` times `push` is its weights times S times its precision, `variance` that of its smoothed f."""
+    num_bottleneck = len(centre)
     precision = observed.precision[row]
     place = observed.place[row] * num_bottleneck
     residual = observed.value[row] - dot(num_bottleneck, observed.weights, place, centre, 0)
@@ -64,318 +76,173 @@ def accumulate_row(observed, row, num_bottleneck, covered, push, variance, centr
 
 @njit(**OPTIONS)
 @no_type_check
-def variance_of_row(structure, readout, size, num_bottleneck, observed, row, half, adjoint, work):
+def variance_of_row(frame, observed, row, adjoint, work):
     """The smoothed variance of one row's f from P_f H' and Lam_f; only for a row of no precision, which E knows nothing of."""
+    size, num_bottleneck = frame.size, frame.num_bottleneck
     place = observed.place[row] * num_bottleneck
+    covariance = work.row_covariance
     for j in range(size):
-        work.state[j] = dot(num_bottleneck, half, j * num_bottleneck, observed.weights, place)
-    read_rows(structure, readout, 1, work.state, work.vector)
-    variance = dot(num_bottleneck, work.vector, 0, observed.weights, place)
+        covariance[j] = dot(num_bottleneck, work.covariance_read, j * num_bottleneck, observed.weights, place)
+    read_rows(frame, 1, covariance, work.row_covariance_read)
+    variance = dot(num_bottleneck, work.row_covariance_read, 0, observed.weights, place)
     for j in range(size):
-        variance -= work.state[j] * dot(size, adjoint, j * size, work.state, 0)
+        variance -= covariance[j] * dot(size, adjoint.matrix, j * size, covariance, 0)
     return max(variance, 0.0)
 
 
 @njit(**OPTIONS)
 @no_type_check
-def accumulate_rows(
-    routines,
-    structure,
-    readout,
-    size,
-    num_bottleneck,
-    observed,
-    start,
-    stop,
-    adjoint,
-    covered,
-    work,
-    gradient,
-):
-    """Gradient of the rows from `start` to `stop`; `covered` is E S."""
-    if stop - start <= num_bottleneck:
-        for row in range(start, stop):
+def accumulate_rows(frame, batch, adjoint, work, gradient):
+    """Gradient of a batch of rows from E S in work.rows_smoothed."""
+    observed, num_bottleneck = batch.observed, frame.num_bottleneck
+    smoothed, centre = work.rows_smoothed, work.bottleneck_mean
+    if batch.stop - batch.start <= num_bottleneck:
+        for row in range(batch.start, batch.stop):
             root = np.sqrt(observed.precision[row])
-            mine = covered[(row - start) * num_bottleneck : (row - start + 1) * num_bottleneck]
+            first = (row - batch.start) * num_bottleneck
+            mine = smoothed[first : first + num_bottleneck]
             if root > 0.0:
                 place = observed.place[row] * num_bottleneck
                 variance = max(dot(num_bottleneck, mine, 0, observed.weights, place), 0.0) / root
             else:
-                variance = variance_of_row(
-                    structure, readout, size, num_bottleneck, observed, row, work.half, adjoint, work
-                )
-            accumulate_row(observed, row, num_bottleneck, mine, root, variance, work.centre, gradient)
+                variance = variance_of_row(frame, observed, row, adjoint, work)
+            accumulate_row(observed, row, centre, mine, root, variance, gradient)
         return
     # More rows than E has: S from E S. Where E knows little S is inaccurate, but there the rows do not look.
-    solve_any(routines, num_bottleneck, num_bottleneck, work.observe, num_bottleneck, covered, num_bottleneck)
-    chunk = len(work.residual)
-    for first in range(start, stop, chunk):
-        last = min(first + chunk, stop)
-        gather(observed, first, last, num_bottleneck, work.gathered)
-        multiply(
-            routines,
-            last - first,
-            num_bottleneck,
-            num_bottleneck,
-            1.0,
-            work.gathered,
-            num_bottleneck,
-            False,
-            covered,
-            num_bottleneck,
-            False,
-            0.0,
-            work.spread,
-            num_bottleneck,
-        )
-        for i in range(last - first):
-            mine = work.spread[i * num_bottleneck : (i + 1) * num_bottleneck]
-            variance = max(dot(num_bottleneck, mine, 0, work.gathered, i * num_bottleneck), 0.0)
-            precision = observed.precision[first + i]
-            accumulate_row(observed, first + i, num_bottleneck, mine, precision, variance, work.centre, gradient)
+    solve_any(frame.routines, num_bottleneck, num_bottleneck, work.whitened_rows, smoothed)
+    covariance = plain(smoothed, num_bottleneck)
+    chunk = len(work.row_residuals)
+    for first in range(batch.start, batch.stop, chunk):
+        part = Batch(observed, first, min(first + chunk, batch.stop))
+        count = part.stop - first
+        gather(part, num_bottleneck, work.row_weights)
+        weights, covered = plain(work.row_weights, num_bottleneck), (work.weights_covered, num_bottleneck)
+        multiply(frame.routines, (count, num_bottleneck, num_bottleneck), 1.0, weights, covariance, 0.0, covered)
+        for i in range(count):
+            mine = work.weights_covered[i * num_bottleneck : (i + 1) * num_bottleneck]
+            variance = max(dot(num_bottleneck, mine, 0, work.row_weights, i * num_bottleneck), 0.0)
+            accumulate_row(observed, first + i, centre, mine, observed.precision[first + i], variance, gradient)
 
 
 @njit(**OPTIONS)
 @no_type_check
-def release(
-    routines,
-    structure,
-    readout,
-    size,
-    num_bottleneck,
-    observed,
-    start,
-    stop,
-    gain,
-    compressed,
-    factor,
-    innovation,
-    rank,
-    pulled,
-    adjoint,
-    work,
-    gradient,
-):
-    """The adjoint of `absorb`: lam and Lam before the rows from those after them, in place, and the rows' gradient.
+def smooth_rows(frame, update, adjoint, work):
+    """R, X and E S into work, from E in work.whitened_rows and P_f H' in work.covariance_read."""
+    routines, size, num_bottleneck = frame.routines, frame.size, frame.num_bottleneck
+    rank = update.rank
+    read_inverse(rank, update.factor, work.inverse_blocks)
+    copy(rank * num_bottleneck, work.whitened_rows, work.root)
+    solve_transposed(routines, rank, num_bottleneck, update.factor, work.inverse_blocks, work.root, work.panel)
+    gain, matrix = plain(update.gain, size), plain(adjoint.matrix, size)
+    multiply(routines, (rank, size, size), 1.0, gain, matrix, 0.0, (work.adjoint_gain, size))
+    read_columns(frame, rank, update.gain, work.rows_smoothed)
+    left, right = plain(work.adjoint_gain, size), plain(work.covariance_read, num_bottleneck)
+    target = (work.rows_smoothed, num_bottleneck)
+    multiply(routines, (rank, num_bottleneck, size), -1.0, left, right, 1.0, target)
+    solve(routines, rank, num_bottleneck, update.factor, work.inverse_blocks, work.rows_smoothed, work.panel)
 
-    `compressed` is E where there are more rows than the bottleneck is wide.
-    """
-    carried, inner, covered, turned = work.other, work.inner, work.gram, work.prior
-    observe, root = work.observe, work.root
-    if stop - start <= num_bottleneck:
-        weigh(observed, start, stop, num_bottleneck, observe)
+
+@njit(**OPTIONS)
+@no_type_check
+def release(frame, batch, update, adjoint, work, gradient):
+    """The adjoint of `absorb`: lam and Lam before a batch of rows from those after it, in place, and the rows' gradient."""
+    routines, size, num_bottleneck = frame.routines, frame.size, frame.num_bottleneck
+    rank, root, inner, adjoint_gain = update.rank, work.root, work.inner, work.adjoint_gain
+    if batch.stop - batch.start <= num_bottleneck:
+        weigh(batch, num_bottleneck, work.whitened_rows)
     else:
-        copy(rank * num_bottleneck, compressed, observe)
-    read_inverse(rank, factor, work.inverse)
-    copy(rank * num_bottleneck, observe, root)
-    solve_transposed(routines, rank, num_bottleneck, factor, work.inverse, root, work.panel)
-    multiply(routines, rank, size, size, 1.0, gain, size, False, adjoint, size, False, 0.0, carried, size)
-    read_columns(structure, readout, size, num_bottleneck, rank, gain, covered)
-    multiply(
-        routines,
-        rank,
-        num_bottleneck,
-        size,
-        -1.0,
-        carried,
-        size,
-        False,
-        work.half,
-        num_bottleneck,
-        False,
-        1.0,
-        covered,
-        num_bottleneck,
-    )
-    solve(routines, rank, num_bottleneck, factor, work.inverse, covered, work.panel)
-    accumulate_rows(
-        routines,
-        structure,
-        readout,
-        size,
-        num_bottleneck,
-        observed,
-        start,
-        stop,
-        adjoint,
-        covered,
-        work,
-        gradient,
-    )
-    multiply_symmetric(routines, rank, size, 0.5, carried, gain, False, inner)
+        copy(rank * num_bottleneck, update.whitened_rows, work.whitened_rows)
+    smooth_rows(frame, update, adjoint, work)
+    accumulate_rows(frame, batch, adjoint, work, gradient)
+    multiply_symmetric(routines, rank, size, 0.5, adjoint_gain, update.gain, False, inner)
     mirror(rank, inner)
     for i in range(rank):
         inner[i * rank + i] += 0.5
-    multiply(
-        routines,
-        rank,
-        num_bottleneck,
-        rank,
-        1.0,
-        inner,
-        rank,
-        False,
-        root,
-        num_bottleneck,
-        False,
-        0.0,
-        turned,
-        num_bottleneck,
-    )
-    subtract_read_in_rows(structure, readout, size, num_bottleneck, rank, turned, carried)
-    multiply(
-        routines,
-        num_bottleneck,
-        size,
-        rank,
-        1.0,
-        root,
-        num_bottleneck,
-        True,
-        carried,
-        size,
-        False,
-        0.0,
-        work.half,
-        size,
-    )
-    clear(num_bottleneck, work.vector)
+    left, right = plain(inner, rank), plain(root, num_bottleneck)
+    target = (work.inner_root, num_bottleneck)
+    multiply(routines, (rank, num_bottleneck, rank), 1.0, left, right, 0.0, target)
+    subtract_read_in_rows(frame, rank, work.inner_root, adjoint_gain)
+    change, pulled = transposed(root, num_bottleneck), plain(adjoint_gain, size)
+    multiply(routines, (num_bottleneck, size, rank), 1.0, change, pulled, 0.0, (work.adjoint_change, size))
+    clear(num_bottleneck, work.pull)
     for i in range(rank):
-        t = innovation[i] - dot(size, gain, i * size, pulled, 0)
+        t = update.innovation[i] - dot(size, update.gain, i * size, adjoint.vector, 0)
         for j in range(num_bottleneck):
-            work.vector[j] += t * root[i * num_bottleneck + j]
-    add_read_in(structure, readout, 1.0, work.vector, pulled)
-    subtract_symmetric_read_in(structure, readout, size, work.half, adjoint)
+            work.pull[j] += t * root[i * num_bottleneck + j]
+    add_read_in(frame, 1, work.pull, adjoint.vector)
+    subtract_symmetric_read_in(frame, work.adjoint_change, adjoint.matrix)
 
 
 @njit(**OPTIONS)
 @no_type_check
-def smooth_bottleneck(routines, structure, readout, size, num_bottleneck, adjoint, work):
-    """S, the smoothed covariance of z, into work.prior from P_f H' in work.half."""
-    half, other = work.half, work.other
-    multiply(
-        routines,
-        size,
-        num_bottleneck,
-        size,
-        1.0,
-        adjoint,
-        size,
-        False,
-        half,
-        num_bottleneck,
-        False,
-        0.0,
-        other,
-        num_bottleneck,
-    )
-    multiply(
-        routines,
-        num_bottleneck,
-        num_bottleneck,
-        size,
-        1.0,
-        half,
-        num_bottleneck,
-        True,
-        other,
-        num_bottleneck,
-        False,
-        0.0,
-        work.second,
-        num_bottleneck,
-    )
-    mirror(num_bottleneck, work.second)
-    read_rows(structure, readout, num_bottleneck, half, work.prior)
+def smooth_bottleneck(frame, adjoint, work):
+    """S, the smoothed covariance of z, into work.bottleneck_covariance from P_f H' in work.covariance_read."""
+    routines, size, num_bottleneck = frame.routines, frame.size, frame.num_bottleneck
+    half = work.covariance_read
+    left, right = plain(adjoint.matrix, size), plain(half, num_bottleneck)
+    multiply(routines, (size, num_bottleneck, size), 1.0, left, right, 0.0, (work.adjoint_read, num_bottleneck))
+    left, right = transposed(half, num_bottleneck), plain(work.adjoint_read, num_bottleneck)
+    target = (work.explained, num_bottleneck)
+    multiply(routines, (num_bottleneck, num_bottleneck, size), 1.0, left, right, 0.0, target)
+    mirror(num_bottleneck, work.explained)
+    read_rows(frame, num_bottleneck, half, work.bottleneck_covariance)
     for j in range(num_bottleneck * num_bottleneck):
-        work.prior[j] -= work.second[j]
+        work.bottleneck_covariance[j] -= work.explained[j]
+
+
+@njit(**OPTIONS)
+@no_type_check
+def step_back(frame, sweep, step, kept_mean, covariance, adjoint, work, gradient):
+    """The adjoint of a prediction, in place, and the chain's gradient; the smoothed mean into work. No step where `step` is -1."""
+    size, vector = frame.size, adjoint.vector
+    if step >= 0:
+        add_latent_trace(frame, -0.5, adjoint.matrix, gradient.process_noise[step])
+        add_latent_outer(frame, 0.5, vector, vector, gradient.process_noise[step])
+        move_means(frame, sweep.transposed[step], 1, vector, work.moved)
+    else:
+        copy(size, vector, work.moved)
+    for j in range(size):
+        work.smoothed_mean[j] = kept_mean[j] + dot(size, covariance, j * size, work.moved, 0)
+    if step >= 0:
+        of_step = gradient.transition[step]
+        add_latent_outer(frame, 1.0, vector, work.smoothed_mean, of_step)
+        move_adjoint(frame, sweep.transposed[step], covariance, adjoint.matrix, work.mixed, of_step)
+        copy(size, work.moved, vector)
 
 
 @no_type_check
-def run_backward(
-    routines, structure, sweep, observed, work, first, last, base, kept, pulled, adjoint, gradient, answer, asked
-):
-    """Sweep from step `last` - 1 down to `first`.
+def run_backward(frame, series, work, stretch, kept, adjoint, gradient, answer):
+    """Sweep from the last step of a stretch down to its first.
 
-    `pulled` and `adjoint` are lam and Lam: they go in as predicted at `last` (as filtered, where no step follows), and come out as
-    predicted at `first`. With `answer`, queries are answered by what was seen in the whole series.
+    The adjoint goes in as predicted after the last step (as filtered, where no step follows), and comes out as predicted at the
+    first. With `answer`, queries are answered by what was seen in the whole series.
     """
-    structure = borrow(structure)
-    sweep = borrow(sweep)
-    observed = borrow(observed)
-    work = borrow(work)
-    kept = borrow(kept)
-    pulled = borrow(pulled)
-    adjoint = borrow(adjoint)
-    gradient = borrow(gradient)
-    asked = borrow(asked)
-    size = structure.state[-1] + structure.latent[-1] * structure.pseudo[-1]
-    num_bottleneck = structure.bottleneck[-1] + structure.pseudo[-1]
-    most_rank = len(kept.innovation) // len(kept.rank)
-    readout = sweep.readout
-    for i in range(last - 1, first - 1, -1):
-        slot = i - base
-        covariance = kept.covariance[slot * size * size : (slot + 1) * size * size]
+    frame, series, work, kept = borrow(frame), borrow(series), borrow(work), borrow(kept)
+    adjoint, gradient = borrow(adjoint), borrow(gradient)
+    sweep, size, num_bottleneck = series.sweep, frame.size, frame.num_bottleneck
+    square, most_rank = size * size, len(kept.innovation) // len(kept.rank)
+    for i in range(stretch.last - 1, stretch.first - 1, -1):
+        slot = i - stretch.base
+        covariance = kept.covariance[slot * square : (slot + 1) * square]
         mean = kept.mean[slot * size : (slot + 1) * size]
-        step = sweep.step[i]
-        if step >= 0:
-            add_latent_trace(structure, size, -0.5, adjoint, gradient.process_noise[step])
-            add_latent_outer(structure, 0.5, pulled, pulled, gradient.process_noise[step])
-            move_mean(structure, sweep.turned[step], pulled, work.state)
-        else:
-            copy(size, pulled, work.state)
-        # The smoothed mean of the whole state at i.
-        for j in range(size):
-            work.spare[j] = mean[j] + dot(size, covariance, j * size, work.state, 0)
-        if step >= 0:
-            add_latent_outer(structure, 1.0, pulled, work.spare, gradient.transition[step])
-            move_adjoint(
-                structure,
-                size,
-                sweep.turned[step],
-                covariance,
-                adjoint,
-                work.mixed,
-                gradient.transition[step],
-            )
-            copy(size, work.state, pulled)
-        start, stop = sweep.row_start[i], sweep.row_stop[i]
+        step_back(frame, sweep, sweep.step[i], mean, covariance, adjoint, work, gradient)
+        batch = Batch(series.observed, sweep.row_start[i], sweep.row_stop[i])
         asking = answer and sweep.query_stop[i] > sweep.query_start[i]
-        if stop == start and not asking:
+        if batch.stop == batch.start and not asking:
             continue
-        # P_f H', not its transpose: OpenBLAS is faster where the second factor of a product need not be turned.
-        read_columns(structure, readout, size, num_bottleneck, size, covariance, work.half)
-        read_rows(structure, readout, 1, work.spare, work.centre)
+        # P_f H', not its transpose: OpenBLAS is faster where the second factor of a product need not be transposed.
+        read_columns(frame, size, covariance, work.covariance_read)
+        read_rows(frame, 1, work.smoothed_mean, work.bottleneck_mean)
         if asking:
-            smooth_bottleneck(routines, structure, readout, size, num_bottleneck, adjoint, work)
-            project(
-                routines,
-                structure,
-                num_bottleneck,
-                asked,
-                sweep.query_start[i],
-                sweep.query_stop[i],
-                work.centre,
-                work.prior,
-                work,
-            )
-        if stop > start:
-            release(
-                routines,
-                structure,
-                readout,
-                size,
-                num_bottleneck,
-                observed,
-                start,
-                stop,
+            smooth_bottleneck(frame, adjoint, work)
+            project(frame, series.asked, sweep.query_start[i], sweep.query_stop[i], work)
+        if batch.stop > batch.start:
+            compressed = slot * most_rank * num_bottleneck if batch.stop - batch.start > num_bottleneck else 0
+            update = Update(
                 kept.gain[slot * most_rank * size :],
-                kept.observe[slot * most_rank * num_bottleneck if stop - start > num_bottleneck else 0 :],
+                kept.whitened_rows[compressed:],
                 kept.factor[slot * most_rank * most_rank :],
                 kept.innovation[slot * most_rank :],
                 kept.rank[slot],
-                pulled,
-                adjoint,
-                work,
-                gradient,
             )
+            release(frame, batch, update, adjoint, work, gradient)

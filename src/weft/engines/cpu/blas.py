@@ -11,6 +11,7 @@ import numpy as np
 import scipy.linalg.cython_blas
 import scipy.linalg.cython_lapack
 import threadpoolctl
+from jaxtyping import Float
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import get_cython_function_address, intrinsic
@@ -128,14 +129,36 @@ def borrow(typing_context, arrays):
     return arrays(arrays), generate
 
 
+class Factor(NamedTuple):
+    """A factor of a product: a matrix in a flat row-major array, how far its rows are apart, and whether its transpose is meant."""
+
+    numbers: Float[np.ndarray, " number"]
+    stride: int
+    is_transposed: bool
+
+
 @njit(**OPTIONS)
 @no_type_check
-def multiply(routines, m, n, k, alpha, a, lda, turn_a, b, ldb, turn_b, beta, c, ldc):
-    """c[m, n] = alpha op(a)[m, k] op(b)[k, n] + beta c, where op transposes if told to turn."""
+def plain(numbers, stride):
+    return Factor(numbers, stride, False)
+
+
+@njit(**OPTIONS)
+@no_type_check
+def transposed(numbers, stride):
+    return Factor(numbers, stride, True)
+
+
+@njit(**OPTIONS)
+@no_type_check
+def multiply(routines, shape, alpha, left, right, beta, target):
+    """target[m, n] = alpha left[m, k] right[k, n] + beta target for `shape` (m, n, k); `target` is its numbers and its stride."""
+    m, n, k = shape
+    numbers, stride = target
     height = m
     if routines.panels:
         # Divisions only where they matter: small products are many.
-        if turn_b and not turn_a:
+        if right.is_transposed and not left.is_transposed:
             if m * n > MOST_UNPACKED_TRANSPOSED and n * LEAST_PANEL <= MOST_UNPACKED_TRANSPOSED:
                 height = MOST_UNPACKED_TRANSPOSED // n // 4 * 4
         elif m * n * k > MOST_UNPACKED and n * k * LEAST_PANEL <= MOST_UNPACKED:
@@ -144,86 +167,82 @@ def multiply(routines, m, n, k, alpha, a, lda, turn_a, b, ldb, turn_b, beta, c, 
         call_fortran(
             routines.dgemm,
             (
-                TRANSPOSED if turn_b else PLAIN,
-                TRANSPOSED if turn_a else PLAIN,
+                TRANSPOSED if right.is_transposed else PLAIN,
+                TRANSPOSED if left.is_transposed else PLAIN,
                 n,
                 min(height, m - first),
                 k,
                 alpha,
-                b.ctypes.data,
-                ldb,
-                a[first if turn_a else first * lda :].ctypes.data,
-                lda,
+                right.numbers.ctypes.data,
+                right.stride,
+                left.numbers[first if left.is_transposed else first * left.stride :].ctypes.data,
+                left.stride,
                 beta,
-                c[first * ldc :].ctypes.data,
-                ldc,
+                numbers[first * stride :].ctypes.data,
+                stride,
             ),
         )
 
 
 @njit(**OPTIONS)
 @no_type_check
-def add_gram(routines, n, k, alpha, a, lda, beta, c, ldc):
+def add_gram(routines, n, k, alpha, a, beta, c):
     """Lower triangle of c[n, n] = alpha a' a + beta c for a[k, n]; in panels, a little beyond it."""
     if not routines.panels:
         call_fortran(
             routines.dsyrk,
-            (UPPER, PLAIN, n, k, alpha, a.ctypes.data, lda, beta, c.ctypes.data, ldc),
+            (UPPER, PLAIN, n, k, alpha, a.ctypes.data, n, beta, c.ctypes.data, n),
         )
         return
     for first in range(0, n, GRAM_PANEL):
         height = min(GRAM_PANEL, n - first)
-        multiply(
-            routines,
-            height,
-            first + height,
-            k,
-            alpha,
-            a[first:],
-            lda,
-            True,
-            a,
-            lda,
-            False,
-            beta,
-            c[first * ldc :],
-            ldc,
-        )
+        shape = (height, first + height, k)
+        multiply(routines, shape, alpha, transposed(a[first:], n), plain(a, n), beta, (c[first * n :], n))
 
 
 @njit(**OPTIONS)
 @no_type_check
-def factor(routines, n, a, lda, info):
+def factor(routines, n, a, info):
     """Upper triangle of a[n, n] becomes C with C' C = a; whether that worked."""
-    call_fortran(routines.dpotrf, (LOWER, n, a.ctypes.data, lda, info.ctypes.data))
+    call_fortran(routines.dpotrf, (LOWER, n, a.ctypes.data, n, info.ctypes.data))
     return info[0] == 0
 
 
 @njit(**OPTIONS)
 @no_type_check
-def solve_any(routines, m, n, c, ldc, b, ldb):
-    """b[m, n] becomes C^-1 b for upper triangular C of any condition."""
+def solve_any(routines, m, n, c, b):
+    """b[m, n] becomes C^-1 b for upper triangular C[m, m] of any condition."""
     call_fortran(
         routines.dtrsm,
-        (RIGHT, LOWER, PLAIN, PLAIN, n, m, 1.0, c.ctypes.data, ldc, b.ctypes.data, ldb),
+        (RIGHT, LOWER, PLAIN, PLAIN, n, m, 1.0, c.ctypes.data, m, b.ctypes.data, n),
     )
 
 
 @njit(**OPTIONS)
 @no_type_check
-def solve_any_transposed(routines, m, n, c, ldc, b, ldb):
-    """b[m, n] becomes C'^-1 b for upper triangular C of any condition."""
+def solve_any_transposed(routines, m, n, c, b):
+    """b[m, n] becomes C'^-1 b for upper triangular C[m, m] of any condition."""
     call_fortran(
         routines.dtrsm,
-        (RIGHT, LOWER, TRANSPOSED, PLAIN, n, m, 1.0, c.ctypes.data, ldc, b.ctypes.data, ldb),
+        (RIGHT, LOWER, TRANSPOSED, PLAIN, n, m, 1.0, c.ctypes.data, m, b.ctypes.data, n),
     )
 
 
 @njit(**OPTIONS)
 @no_type_check
-def orthogonalise(routines, m, n, a, lda, scales, work, info):
-    """QR of the column-major a[m, n] in place: R in its upper triangle."""
+def orthogonalise(routines, m, n, stack, stride, work):
+    """QR of the column-major stack[m, n] in place: R in its upper triangle."""
+    room = len(work.lapack)
     call_fortran(
         routines.dgeqrf,
-        (m, n, a.ctypes.data, lda, scales.ctypes.data, work.ctypes.data, len(work), info.ctypes.data),
+        (
+            m,
+            n,
+            stack.ctypes.data,
+            stride,
+            work.reflectors.ctypes.data,
+            work.lapack.ctypes.data,
+            room,
+            work.info.ctypes.data,
+        ),
     )

@@ -8,20 +8,62 @@ error would grow without bound over a long series.
 from typing import NamedTuple, no_type_check
 
 import numpy as np
+from jaxtyping import Float, Int
 from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS
+from weft.engines.cpu.blas import OPTIONS, Routines
 
 
 class Structure(NamedTuple):
     """Sizes and offsets, one entry a component: in the state, in the bottleneck, and in flat latent matrices and readouts."""
 
-    latent: np.ndarray
-    pseudo: np.ndarray
-    state: np.ndarray
-    bottleneck: np.ndarray
-    matrix: np.ndarray
-    vector: np.ndarray
+    latent: Int[np.ndarray, " component"]
+    pseudo: Int[np.ndarray, " component"]
+    state: Int[np.ndarray, " component"]
+    bottleneck: Int[np.ndarray, " component"]
+    matrix: Int[np.ndarray, " component"]
+    vector: Int[np.ndarray, " component"]
+
+
+class Frame(NamedTuple):
+    """What every kernel is told: where routines are, how the state is built, what reads the bottleneck out of it, and their sizes."""
+
+    routines: Routines
+    structure: Structure
+    readout: Float[np.ndarray, " flat"]
+    size: int
+    num_bottleneck: int
+
+
+class Belief(NamedTuple):
+    """A mean and a covariance, flat."""
+
+    mean: Float[np.ndarray, " state"]
+    covariance: Float[np.ndarray, " state*state"]
+
+
+class Adjoint(NamedTuple):
+    """The pair lam, Lam of `adjoint`, flat."""
+
+    vector: Float[np.ndarray, " state"]
+    matrix: Float[np.ndarray, " state*state"]
+
+
+class Vectors(NamedTuple):
+    """Several vectors in a flat array: where the first one begins, and how far they are apart."""
+
+    numbers: Float[np.ndarray, " number"]
+    first: int
+    stride: int
+
+
+class Quarters(NamedTuple):
+    """The four vectors of a row of a block that is 2 x 2 in latent dimensions."""
+
+    upper_left: Float[np.ndarray, " pseudo"]
+    upper_right: Float[np.ndarray, " pseudo"]
+    lower_left: Float[np.ndarray, " pseudo"]
+    lower_right: Float[np.ndarray, " pseudo"]
 
 
 # Rows mirrored together: their columns, side by side, are one store.
@@ -77,34 +119,34 @@ def clear(length, target):
 
 @njit(**OPTIONS)
 @no_type_check
-def mix(matrix, first, latent, source, source_first, source_stride, target, target_first, target_stride, length):
+def vector_of(vectors, number, length):
+    first = vectors.first + number * vectors.stride
+    return vectors.numbers[first : first + length]
+
+
+@njit(**OPTIONS)
+@no_type_check
+def mix(matrix, latent, source, target, length):
     """`latent` vectors of `target` become latent-matrix combinations of those of `source`."""
     if latent == 1:
-        a = matrix[first]
-        x = source[source_first : source_first + length]
-        y = target[target_first : target_first + length]
+        a = matrix[0]
+        x, y = vector_of(source, 0, length), vector_of(target, 0, length)
         for j in range(length):
             y[j] = a * x[j]
     elif latent == 2:
-        a, b, c, d = matrix[first], matrix[first + 1], matrix[first + 2], matrix[first + 3]
-        x = source[source_first : source_first + length]
-        u = source[source_first + source_stride : source_first + source_stride + length]
-        y = target[target_first : target_first + length]
-        v = target[target_first + target_stride : target_first + target_stride + length]
+        a, b, c, d = matrix[0], matrix[1], matrix[2], matrix[3]
+        x, u = vector_of(source, 0, length), vector_of(source, 1, length)
+        y, v = vector_of(target, 0, length), vector_of(target, 1, length)
         for j in range(length):
             one, two = x[j], u[j]
             y[j] = a * one + b * two
             v[j] = c * one + d * two
     elif latent == 3:
-        a, b, c = matrix[first], matrix[first + 1], matrix[first + 2]
-        d, e, f = matrix[first + 3], matrix[first + 4], matrix[first + 5]
-        g, h, i = matrix[first + 6], matrix[first + 7], matrix[first + 8]
-        x = source[source_first : source_first + length]
-        u = source[source_first + source_stride : source_first + source_stride + length]
-        p = source[source_first + 2 * source_stride : source_first + 2 * source_stride + length]
-        y = target[target_first : target_first + length]
-        v = target[target_first + target_stride : target_first + target_stride + length]
-        w = target[target_first + 2 * target_stride : target_first + 2 * target_stride + length]
+        a, b, c = matrix[0], matrix[1], matrix[2]
+        d, e, f = matrix[3], matrix[4], matrix[5]
+        g, h, i = matrix[6], matrix[7], matrix[8]
+        x, u, p = vector_of(source, 0, length), vector_of(source, 1, length), vector_of(source, 2, length)
+        y, v, w = vector_of(target, 0, length), vector_of(target, 1, length), vector_of(target, 2, length)
         # Three loops: one that stores to three arrays is one the compiler does not vectorise.
         for j in range(length):
             y[j] = a * x[j] + b * u[j] + c * p[j]
@@ -114,22 +156,35 @@ def mix(matrix, first, latent, source, source_first, source_stride, target, targ
             w[j] = g * x[j] + h * u[j] + i * p[j]
     else:
         for row in range(latent):
-            y = target[target_first + row * target_stride : target_first + row * target_stride + length]
+            y = vector_of(target, row, length)
             clear(length, y)
             for column in range(latent):
-                a = matrix[first + row * latent + column]
+                a = matrix[row * latent + column]
                 if a != 0.0:
-                    x = source[source_first + column * source_stride : source_first + column * source_stride + length]
+                    x = vector_of(source, column, length)
                     for j in range(length):
                         y[j] += a * x[j]
 
 
 @njit(**OPTIONS)
 @no_type_check
-def turn_two(length, rows, columns, x, y, z, w):
-    """A x A' for a 2 x 2 of vectors (x, y; z, w), with the matrix of the rows' component on the left and the columns' on the right."""
+def quarters(matrix, upper, lower, width):
+    """The vectors that begin at `upper` and `lower`, and those right of them."""
+    return Quarters(
+        matrix[upper : upper + width],
+        matrix[upper + width : upper + 2 * width],
+        matrix[lower : lower + width],
+        matrix[lower + width : lower + 2 * width],
+    )
+
+
+@njit(**OPTIONS)
+@no_type_check
+def move_two(length, rows, columns, block):
+    """A x A' for a 2 x 2 of vectors, with the matrix of the rows' component on the left and the columns' on the right."""
     a, b, c, d = rows[0], rows[1], rows[2], rows[3]
     e, f, g, h = columns[0], columns[1], columns[2], columns[3]
+    x, y, z, w = block
     for j in range(length):
         one, two = e * x[j] + f * y[j], g * x[j] + h * y[j]
         three, four = e * z[j] + f * w[j], g * z[j] + h * w[j]
@@ -139,12 +194,14 @@ def turn_two(length, rows, columns, x, y, z, w):
 
 @njit(**OPTIONS)
 @no_type_check
-def dots_of_two(length, columns, x, y, z, w, p, q, r, s):
-    """Inner products of the rows (x, y) and (z, w), mixed by the columns' matrix, with the rows (p, q) and (r, s).
+def dots_of_two(length, columns, block, other):
+    """Inner products of the two rows of a block, mixed by the columns' matrix, with the two rows of another.
 
-    A loop of its own, not a part of `turn_two`: a loop that stores to so many arrays is one the compiler does not vectorise.
+    A loop of its own, not a part of `move_two`: a loop that stores to so many arrays is one the compiler does not vectorise.
     """
     e, f, g, h = columns[0], columns[1], columns[2], columns[3]
+    x, y, z, w = block
+    p, q, r, s = other
     i, k, m, n = 0.0, 0.0, 0.0, 0.0
     for j in range(length):
         one, two = e * x[j] + f * y[j], g * x[j] + h * y[j]
@@ -158,28 +215,26 @@ def dots_of_two(length, columns, x, y, z, w, p, q, r, s):
 
 @njit(**OPTIONS)
 @no_type_check
-def mix_rows(structure, size, matrix, latent, pseudo, other, corner, source, mixed):
-    """`latent` rows of `mixed` become those of `source`, `pseudo` apart, times the transpose of component `other`'s matrix."""
-    width = structure.pseudo[other]
-    for d in range(latent):
-        mix(
-            matrix,
-            structure.matrix[other],
-            structure.latent[other],
-            source,
-            corner + d * pseudo * size,
-            width,
-            mixed,
-            d * size,
-            width,
-            width,
-        )
+def mix_rows(frame, matrix, pair, first, source, mixed):
+    """The rows of `mixed` become those of one pseudo-point of the first component, times the transpose of the second's matrix.
+
+    They begin at `first` in `source`, one for each latent dimension.
+    """
+    structure, size = frame.structure, frame.size
+    rows, columns = pair
+    width, below = structure.pseudo[columns], structure.pseudo[rows] * size
+    mine = matrix[structure.matrix[columns] :]
+    for d in range(structure.latent[rows]):
+        row, target = Vectors(source, first + d * below, width), Vectors(mixed, d * size, width)
+        mix(mine, structure.latent[columns], row, target, width)
 
 
 @njit(**OPTIONS)
 @no_type_check
-def turn(structure, size, matrix, p, other, target, mixed):
-    """The block of components p and `other` between the two components' matrices, in place."""
+def move_block(frame, matrix, pair, target, mixed):
+    """The block of a pair of components between the two components' matrices, in place."""
+    structure, size = frame.structure, frame.size
+    p, other = pair
     latent, pseudo, width = structure.latent[p], structure.pseudo[p], structure.pseudo[other]
     corner = structure.state[p] * size + structure.state[other]
     rows, columns = matrix[structure.matrix[p] :], matrix[structure.matrix[other] :]
@@ -192,31 +247,24 @@ def turn(structure, size, matrix, p, other, target, mixed):
     elif latent == 2 and structure.latent[other] == 2:
         below = corner + pseudo * size
         for m in range(0, pseudo * size, size):
-            turn_two(
-                width,
-                rows,
-                columns,
-                target[corner + m : corner + m + width],
-                target[corner + m + width : corner + m + 2 * width],
-                target[below + m : below + m + width],
-                target[below + m + width : below + m + 2 * width],
-            )
+            move_two(width, rows, columns, quarters(target, corner + m, below + m, width))
     else:
         length = structure.latent[other] * width
         for m in range(pseudo):
             first = corner + m * size
-            mix_rows(structure, size, matrix, latent, pseudo, other, first, target, mixed)
-            mix(rows, 0, latent, mixed, 0, size, target, first, pseudo * size, length)
+            mix_rows(frame, matrix, pair, first, target, mixed)
+            mix(rows, latent, Vectors(mixed, 0, size), Vectors(target, first, pseudo * size), length)
 
 
 @njit(**OPTIONS)
 @no_type_check
-def move_covariance(structure, size, matrix, noise, covariance, mixed):
-    """Covariance = A covariance A' + Q in place, where A and Q act on the latent dimensions alone."""
+def move_covariance(frame, matrix, noise, covariance, mixed):
+    """In place, covariance = A covariance A' + Q, where A and Q act on the latent dimensions alone."""
+    structure, size = frame.structure, frame.size
     for p in range(len(structure.latent)):
         latent, pseudo, state = structure.latent[p], structure.pseudo[p], structure.state[p]
         for other in range(p + 1):
-            turn(structure, size, matrix, p, other, covariance, mixed)
+            move_block(frame, matrix, (p, other), covariance, mixed)
         for d in range(latent):
             for e in range(d + 1):
                 q = noise[structure.matrix[p] + d * latent + e]
@@ -227,8 +275,10 @@ def move_covariance(structure, size, matrix, noise, covariance, mixed):
 
 @njit(**OPTIONS)
 @no_type_check
-def turn_with_dots(structure, size, matrix, p, other, filtered, target, mixed, gradient):
-    """`turn`; subtract the inner products of its intermediate rows with those of `filtered` from `gradient`."""
+def move_block_with_dots(frame, matrix, pair, filtered, target, mixed, gradient):
+    """`move_block`; subtract the inner products of its intermediate rows with those of `filtered` from `gradient`."""
+    structure, size = frame.structure, frame.size
+    p, other = pair
     latent, pseudo, width = structure.latent[p], structure.pseudo[p], structure.pseudo[other]
     corner = structure.state[p] * size + structure.state[other]
     rows, columns = matrix[structure.matrix[p] :], matrix[structure.matrix[other] :]
@@ -244,32 +294,19 @@ def turn_with_dots(structure, size, matrix, p, other, filtered, target, mixed, g
     elif latent == 2 and structure.latent[other] == 2:
         below = corner + pseudo * size
         for m in range(0, pseudo * size, size):
-            x = target[corner + m : corner + m + width]
-            y = target[corner + m + width : corner + m + 2 * width]
-            z = target[below + m : below + m + width]
-            w = target[below + m + width : below + m + 2 * width]
-            one, two, three, four = dots_of_two(
-                width,
-                columns,
-                x,
-                y,
-                z,
-                w,
-                filtered[corner + m : corner + m + width],
-                filtered[corner + m + width : corner + m + 2 * width],
-                filtered[below + m : below + m + width],
-                filtered[below + m + width : below + m + 2 * width],
-            )
+            block = quarters(target, corner + m, below + m, width)
+            dots = dots_of_two(width, columns, block, quarters(filtered, corner + m, below + m, width))
+            one, two, three, four = dots
             gradient[0] -= one
             gradient[1] -= two
             gradient[2] -= three
             gradient[3] -= four
-            turn_two(width, rows, columns, x, y, z, w)
+            move_two(width, rows, columns, block)
     else:
         length = structure.latent[other] * width
         for m in range(pseudo):
             first = corner + m * size
-            mix_rows(structure, size, matrix, latent, pseudo, other, first, target, mixed)
+            mix_rows(frame, matrix, pair, first, target, mixed)
             for e in range(latent):
                 y = filtered[first + e * pseudo * size : first + e * pseudo * size + length]
                 for d in range(latent):
@@ -278,36 +315,40 @@ def turn_with_dots(structure, size, matrix, p, other, filtered, target, mixed, g
                     for j in range(length):
                         total += x[j] * y[j]
                     gradient[d * latent + e] -= total
-            mix(rows, 0, latent, mixed, 0, size, target, first, pseudo * size, length)
+            mix(rows, latent, Vectors(mixed, 0, size), Vectors(target, first, pseudo * size), length)
 
 
 @njit(**OPTIONS)
 @no_type_check
-def move_adjoint(structure, size, turned, filtered, adjoint, mixed, gradient):
-    """Adjoint = A' adjoint A in place; subtract trace-over-places of (adjoint A filtered) from `gradient`.
+def move_adjoint(frame, matrix, filtered, adjoint, mixed, gradient):
+    """In place, adjoint = A' adjoint A; subtract trace-over-places of (adjoint A filtered) from `gradient`.
 
-    `turned` is A', `filtered` the covariance before the step. The product with A is needed anyway, so the gradient costs dot products.
+    `matrix` is A', `filtered` the covariance before the step. The product with A is needed anyway, so the gradient costs dot products.
     """
+    structure = frame.structure
     num_components = len(structure.latent)
     for p in range(num_components):
         for other in range(num_components):
-            turn_with_dots(structure, size, turned, p, other, filtered, adjoint, mixed, gradient[structure.matrix[p] :])
-    mirror(size, adjoint)
+            move_block_with_dots(frame, matrix, (p, other), filtered, adjoint, mixed, gradient[structure.matrix[p] :])
+    mirror(frame.size, adjoint)
 
 
 @njit(**OPTIONS)
 @no_type_check
-def move_mean(structure, matrix, source, target):
-    """Target = A source; the two must differ."""
+def move_means(frame, matrix, width, source, target):
+    """target[state, width] = A source[state, width]; the two must differ."""
+    structure = frame.structure
     for p in range(len(structure.latent)):
-        pseudo, state = structure.pseudo[p], structure.state[p]
-        mix(matrix, structure.matrix[p], structure.latent[p], source, state, pseudo, target, state, pseudo, pseudo)
+        length, first = structure.pseudo[p] * width, structure.state[p] * width
+        mine = matrix[structure.matrix[p] :]
+        mix(mine, structure.latent[p], Vectors(source, first, length), Vectors(target, first, length), length)
 
 
 @njit(**OPTIONS)
 @no_type_check
-def read_rows(structure, readout, width, source, target):
+def read_rows(frame, width, source, target):
     """target[bottleneck, width] = H source[state, width]."""
+    structure, readout = frame.structure, frame.readout
     for p in range(len(structure.latent)):
         pseudo, state, bottleneck = structure.pseudo[p], structure.state[p], structure.bottleneck[p]
         length = pseudo * width
@@ -333,8 +374,9 @@ def read_rows(structure, readout, width, source, target):
 
 @njit(**OPTIONS)
 @no_type_check
-def read_columns(structure, readout, size, num_bottleneck, count, source, target):
+def read_columns(frame, count, source, target):
     """target[count, bottleneck] = source[count, state] H'."""
+    structure, readout, size, num_bottleneck = frame.structure, frame.readout, frame.size, frame.num_bottleneck
     for p in range(len(structure.latent)):
         pseudo, state, bottleneck = structure.pseudo[p], structure.state[p], structure.bottleneck[p]
         written = False
@@ -359,21 +401,27 @@ def read_columns(structure, readout, size, num_bottleneck, count, source, target
 
 @njit(**OPTIONS)
 @no_type_check
-def add_read_in(structure, readout, alpha, source, target):
-    """target[state] += alpha H' source[bottleneck]."""
+def add_read_in(frame, width, source, target):
+    """target[state, width] += H' source[bottleneck, width]."""
+    structure, readout = frame.structure, frame.readout
     for p in range(len(structure.latent)):
-        pseudo, state, bottleneck = structure.pseudo[p], structure.state[p], structure.bottleneck[p]
+        length = structure.pseudo[p] * width
+        first = structure.bottleneck[p] * width
+        x = source[first : first + length]
         for d in range(structure.latent[p]):
-            h = alpha * readout[structure.vector[p] + d]
+            h = readout[structure.vector[p] + d]
             if h != 0.0:
-                for m in range(pseudo):
-                    target[state + d * pseudo + m] += h * source[bottleneck + m]
+                first = structure.state[p] * width + d * length
+                y = target[first : first + length]
+                for j in range(length):
+                    y[j] += h * x[j]
 
 
 @njit(**OPTIONS)
 @no_type_check
-def subtract_read_in_rows(structure, readout, size, num_bottleneck, count, source, target):
+def subtract_read_in_rows(frame, count, source, target):
     """target[count, state] -= source[count, bottleneck] H."""
+    structure, readout, size, num_bottleneck = frame.structure, frame.readout, frame.size, frame.num_bottleneck
     for p in range(len(structure.latent)):
         pseudo, state, bottleneck = structure.pseudo[p], structure.state[p], structure.bottleneck[p]
         for d in range(structure.latent[p]):
@@ -389,8 +437,9 @@ def subtract_read_in_rows(structure, readout, size, num_bottleneck, count, sourc
 
 @njit(**OPTIONS)
 @no_type_check
-def subtract_symmetric_read_in(structure, readout, size, source, target):
+def subtract_symmetric_read_in(frame, source, target):
     """Subtract H' source + source' H, for source[bottleneck, state]: its rows, then its columns below the diagonal, then the mirror."""
+    structure, readout, size = frame.structure, frame.readout, frame.size
     for p in range(len(structure.latent)):
         pseudo, bottleneck = structure.pseudo[p], structure.bottleneck[p]
         whole = pseudo // STRIP * STRIP
@@ -430,8 +479,9 @@ def subtract_strip(size, h, source, first, target):
 
 @njit(**OPTIONS)
 @no_type_check
-def add_latent_trace(structure, size, alpha, matrix, gradient):
-    """Gradient += alpha trace over places of `matrix`."""
+def add_latent_trace(frame, alpha, matrix, gradient):
+    """Add alpha times the trace over places of `matrix` to `gradient`."""
+    structure, size = frame.structure, frame.size
     for p in range(len(structure.latent)):
         latent, pseudo, state = structure.latent[p], structure.pseudo[p], structure.state[p]
         for d in range(latent):
@@ -444,8 +494,9 @@ def add_latent_trace(structure, size, alpha, matrix, gradient):
 
 @njit(**OPTIONS)
 @no_type_check
-def add_latent_outer(structure, alpha, left, right, gradient):
-    """Gradient += alpha trace over places of left right'."""
+def add_latent_outer(frame, alpha, left, right, gradient):
+    """Add alpha times the trace over places of left right' to `gradient`."""
+    structure = frame.structure
     for p in range(len(structure.latent)):
         latent, pseudo, state = structure.latent[p], structure.pseudo[p], structure.state[p]
         for d in range(latent):

@@ -4,6 +4,7 @@
 import contextlib
 import functools
 import hashlib
+import inspect
 import os
 import pathlib
 import sys
@@ -14,13 +15,14 @@ from typing import Any, NamedTuple
 import numba
 import numpy as np
 import platformdirs
+from jaxtyping import Float, Int, Int32
 
 from weft.engines.cpu.adjoint import Gradient, run_backward
-from weft.engines.cpu.blas import OPTIONS, ROUTINES
-from weft.engines.cpu.blocks import Structure
-from weft.engines.cpu.draws import KeptDraws, run_draws_backward, run_draws_forward
-from weft.engines.cpu.filter import Asked, Kept, Sweep, Work, run_forward
-from weft.engines.cpu.rows import Observed
+from weft.engines.cpu.blas import OPTIONS
+from weft.engines.cpu.blocks import Adjoint, Belief, Frame
+from weft.engines.cpu.draws import Draws, KeptDraws, run_draws_backward, run_draws_forward
+from weft.engines.cpu.filter import Kept, Series, Stretch, run_forward
+from weft.engines.cpu.work import Work
 
 # numba's settings are set when it is imported, which a type checker cannot see.
 SETTINGS: Any = numba.config
@@ -43,7 +45,7 @@ class DrawKernels(NamedTuple):
     backward: Callable[..., None]
 
 
-SPAN, FLAG, VECTOR, PLACES = numba.int64, numba.boolean, numba.float64[::1], numba.int64[::1]
+NUMBERS = Float[np.ndarray, " number"]
 
 _lock = threading.RLock()
 
@@ -62,52 +64,42 @@ def draw_kernels() -> DrawKernels:
 
 @functools.cache
 def _kernels() -> Kernels:
-    kept, asked = _type_of(Kept), _type_of(Asked)
     with _loading():
         return Kernels(
-            _compile(run_forward, SPAN, SPAN, FLAG, SPAN, kept, VECTOR, VECTOR, FLAG, asked),
-            _compile(run_backward, SPAN, SPAN, SPAN, kept, VECTOR, VECTOR, _type_of(Gradient), FLAG, asked),
+            _compile(run_forward, (Frame, Series, Work, Stretch, Kept, Belief, bool, bool)),
+            _compile(run_backward, (Frame, Series, Work, Stretch, Kept, Adjoint, Gradient, bool)),
         )
 
 
 @functools.cache
 def _draw_kernels() -> DrawKernels:
-    kept = _type_of(KeptDraws)
     with _loading():
         return DrawKernels(
-            _compile(run_draws_forward, SPAN, SPAN, FLAG, SPAN, kept, VECTOR, SPAN, VECTOR, VECTOR, VECTOR),
-            _compile(run_draws_backward, SPAN, SPAN, SPAN, kept, SPAN, VECTOR, VECTOR, PLACES, VECTOR, VECTOR),
+            _compile(run_draws_forward, (Frame, Series, Work, Stretch, KeptDraws, Draws, Belief, bool)),
+            _compile(run_draws_backward, (Frame, Series, Stretch, KeptDraws, Draws, NUMBERS, NUMBERS)),
         )
 
 
-def _compile(function: Callable, *own: Any) -> Callable:
-    """`function` compiled for the arguments all kernels share, then its own."""
-    shared = (numba.typeof(ROUTINES), *(_type_of(kind) for kind in (Structure, Sweep, Observed, Work)))
+def _compile(function: Callable, kinds: tuple[Any, ...]) -> Callable:
+    """`function` compiled for arguments of these kinds."""
     dispatcher: Any = numba.njit(cache=bool(SETTINGS.CACHE_DIR), **OPTIONS)(function)  # type: ignore[call-overload]
-    dispatcher.compile((*shared, *own))
+    dispatcher.compile(tuple(numba.typeof(_example(kind)) for kind in kinds))
     # A call with other types is a mistake here, not a wish for half a minute of compiling.
     dispatcher.disable_compile()
     return dispatcher
 
 
-KERNEL_FILES = ("blas", "lanes", "blocks", "rows", "triangular", "filter", "adjoint", "draws", "compiled")
-MATRICES = {"transition", "turned", "process_noise"}
-INTEGERS = {"step", "row_start", "row_stop", "query_start", "query_stop", "place", "rank"}
+KERNEL_FILES = ("blas", "lanes", "blocks", "rows", "triangular", "work", "filter", "adjoint", "draws", "compiled")
+DTYPES: dict[Any, Any] = {Float: np.float64, Int: np.int64, Int32: np.int32}
 
 
-def _type_of(kind: type) -> Any:
-    """Numba's type of a tuple of arrays: flat floats, except for the names above."""
-    if kind is Structure:
-        return numba.typeof(Structure(*(np.zeros(1, dtype=np.int64) for _ in Structure._fields)))
-
-    def example(name: str) -> np.ndarray:
-        if name == "info":
-            return np.zeros(1, dtype=np.int32)
-        if name in INTEGERS:
-            return np.zeros(1, dtype=np.int64)
-        return np.zeros((1, 1) if name in MATRICES else 1)
-
-    return numba.typeof(kind(*(example(name) for name in kind._fields)))  # type: ignore[attr-defined]
+def _example(kind: Any) -> Any:
+    """Something of this kind: a number, an array as its annotation says, or a tuple of such things by name."""
+    if kind in (int, bool):
+        return kind()
+    if hasattr(kind, "_fields"):
+        return kind(*(_example(inner) for inner in inspect.get_annotations(kind).values()))
+    return np.zeros((1,) * len(kind.dim_str.split()), dtype=DTYPES[kind.dtype])
 
 
 def _say_compiling() -> None:

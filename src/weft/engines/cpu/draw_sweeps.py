@@ -6,15 +6,16 @@ from jaxtyping import Float
 
 from weft.data.layout import Layout
 from weft.engines.base import filter_flops
-from weft.engines.cpu.blas import ROUTINES
+from weft.engines.cpu.blocks import Belief
 from weft.engines.cpu.compiled import draw_kernels
-from weft.engines.cpu.draws import KeptDraws
-from weft.engines.cpu.filter import Asked
+from weft.engines.cpu.draws import Draws, KeptDraws
+from weft.engines.cpu.filter import Asked, Series, Stretch
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import Problem, forward_sweep
-from weft.engines.cpu.sweeps import breakdown, make_work, segment_length, segments, slices
+from weft.engines.cpu.sweeps import breakdown, segment_length, segments, slices
 from weft.engines.cpu.threads import single_blas_thread
+from weft.engines.cpu.work import make_work
 
 
 def smoothed_means(
@@ -32,52 +33,53 @@ def smoothed_means(
 def _means_of(
     problem: Problem, limits: Limits, values: Float[np.ndarray, "row draw"], queries: Layout, asked: Asked
 ) -> Float[np.ndarray, "query draw"]:
-    size, bottleneck, draws, count = problem.size, problem.num_bottleneck, values.shape[1], problem.num_times
-    sweep = forward_sweep(problem, count, queries)
-    work = make_work(problem.structure)
-    scratch = np.zeros((size + 2 * bottleneck + len(work.residual)) * draws)
+    size, bottleneck, width, count = problem.size, problem.num_bottleneck, values.shape[1], problem.num_times
+    series = Series(forward_sweep(problem, count, queries), problem.observed, asked)
+    work = make_work(problem.frame.structure)
+    draws = Draws(
+        num_draws=width,
+        values=values.reshape(-1),
+        moved=np.zeros(size * width),
+        bottleneck=np.zeros(bottleneck * width),
+        innovation=np.zeros(bottleneck * width),
+        residuals=np.zeros(len(work.row_residuals) * width),
+    )
     rank = max(1, int(min(problem.layout.counts.max(initial=0), bottleneck)))
-    step = 8 * (bottleneck * (size + draws) + rank * (size + bottleneck + draws))
-    length = segment_length(count, step, 8 * size * (size + draws), limits)
+    step = 8 * (bottleneck * (size + width) + rank * (size + bottleneck + width))
+    length = segment_length(count, step, 8 * size * (size + width), limits)
     steps = min(length, count)
     kept = KeptDraws(
-        half=np.empty(steps * bottleneck * size),
-        centre=np.empty(steps * bottleneck * draws),
+        read_covariance=np.empty(steps * bottleneck * size),
+        bottleneck_mean=np.empty(steps * bottleneck * width),
         gain=np.empty(steps * rank * size),
         root=np.empty(steps * rank * bottleneck),
-        innovation=np.empty(steps * rank * draws),
+        innovation=np.empty(steps * rank * width),
         rank=np.empty(steps, dtype=np.int64),
     )
     brake = Brake()
-    common = (ROUTINES, problem.structure, sweep, problem.observed, work)
-    flops = (1 + draws / size) * filter_flops(problem.layout.counts, size, bottleneck)
+    flops = (1 + width / size) * filter_flops(problem.layout.counts, size, bottleneck)
     flops = np.concatenate([[0.0], np.cumsum(flops)])
 
-    def forward(first: int, last: int, keep: bool, mean: np.ndarray, covariance: np.ndarray) -> None:
+    def forward(first: int, last: int, keep: bool, belief: Belief) -> None:
         for begin, end in slices(flops, first, last, limits):
             brake.check()
-            broken = draw_kernels().forward(
-                *common, begin, end, keep, first, kept, values.reshape(-1), draws, mean, covariance, scratch
-            )
+            stretch = Stretch(begin, end, first)
+            broken = draw_kernels().forward(problem.frame, series, work, stretch, kept, draws, belief, keep)
             if broken >= 0:
                 raise breakdown(problem, broken)
 
-    if problem.start_mean is None or problem.start_covariance is None:
-        mean, covariance = np.zeros(size * draws), problem.initial_covariance()
-    else:
-        mean, covariance = np.repeat(problem.start_mean, draws), problem.start_covariance.reshape(-1).copy()
+    start = problem.start()
+    belief = Belief(np.repeat(start.mean, width), start.covariance.copy())
     checkpoints = []
     for first, last in segments(count, length):
-        checkpoints.append((first, last, mean.copy(), covariance.copy()))
-        forward(first, last, last == count, mean, covariance)
+        checkpoints.append((first, last, Belief(belief.mean.copy(), belief.covariance.copy())))
+        forward(first, last, last == count, belief)
 
-    pulled, answers = np.zeros(size * draws), np.zeros(queries.num_rows * draws)
-    for first, last, mean, covariance in reversed(checkpoints):
+    pulled, answers = np.zeros(size * width), np.zeros(queries.num_rows * width)
+    for first, last, belief in reversed(checkpoints):
         if last < count:
-            forward(first, last, True, mean, covariance)
+            forward(first, last, True, belief)
         for begin, end in reversed(slices(flops, first, last, limits)):
             brake.check()
-            draw_kernels().backward(
-                *common, begin, end, first, kept, draws, pulled, scratch, asked.place, asked.weights, answers
-            )
-    return answers.reshape(-1, draws)
+            draw_kernels().backward(problem.frame, series, Stretch(begin, end, first), kept, draws, pulled, answers)
+    return answers.reshape(-1, width)

@@ -7,242 +7,168 @@ A mean is here a flat matrix [state, draw], and so are lam, the pull and the bot
 from typing import NamedTuple, no_type_check
 
 import numpy as np
+from jaxtyping import Float, Int
 from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, borrow, multiply, solve_any_transposed
-from weft.engines.cpu.blocks import clear, copy, mix, move_covariance, read_rows
+from weft.engines.cpu.blas import OPTIONS, borrow, multiply, plain, solve_any_transposed, transposed
+from weft.engines.cpu.blocks import Belief, add_read_in, clear, copy, move_covariance, move_means, read_rows
 from weft.engines.cpu.filter import absorb
-from weft.engines.cpu.rows import gather
+from weft.engines.cpu.rows import Batch, gather
 from weft.engines.cpu.triangular import solve_transposed
 
 
 class KeptDraws(NamedTuple):
-    """H P_f, the filtered mean of z, and Z, R and a as in `filter`, of each step from `base` on."""
+    """H P_f, the filtered mean of z, and Z, R and a as in `filter`, of each step."""
 
-    half: np.ndarray
-    centre: np.ndarray
-    gain: np.ndarray
-    root: np.ndarray
-    innovation: np.ndarray
-    rank: np.ndarray
+    read_covariance: Float[np.ndarray, " slot*bottleneck*state"]
+    bottleneck_mean: Float[np.ndarray, " slot*bottleneck*draw"]
+    gain: Float[np.ndarray, " slot*rank*state"]
+    root: Float[np.ndarray, " slot*rank*bottleneck"]
+    innovation: Float[np.ndarray, " slot*rank*draw"]
+    rank: Int[np.ndarray, " slot"]
+
+
+class Draws(NamedTuple):
+    """How many draws, their values, and scratch space for means or lam after a step, z's mean or pull, a, and residuals of rows."""
+
+    num_draws: int
+    values: Float[np.ndarray, " row*draw"]
+    moved: Float[np.ndarray, " state*draw"]
+    bottleneck: Float[np.ndarray, " bottleneck*draw"]
+    innovation: Float[np.ndarray, " bottleneck*draw"]
+    residuals: Float[np.ndarray, " chunk*draw"]
 
 
 @njit(**OPTIONS)
 @no_type_check
-def move_means(structure, matrix, draws, source, target):
-    """A times `source`, into `target`, which must be another array."""
-    for p in range(len(structure.latent)):
-        length = structure.pseudo[p] * draws
-        first = structure.state[p] * draws
-        mix(matrix, structure.matrix[p], structure.latent[p], source, first, length, target, first, length, length)
-
-
-@njit(**OPTIONS)
-@no_type_check
-def whitened_residuals(routines, observed, values, start, stop, num_bottleneck, draws, centre, gathered, residual):
-    """Rows and, for every draw, residuals from `centre`, times the root of the precision."""
-    count = stop - start
-    gather(observed, start, stop, num_bottleneck, gathered)
-    copy(count * draws, values[start * draws :], residual)
-    multiply(
-        routines,
-        count,
-        draws,
-        num_bottleneck,
-        -1.0,
-        gathered,
-        num_bottleneck,
-        False,
-        centre,
-        draws,
-        False,
-        1.0,
-        residual,
-        draws,
-    )
+def whitened_residuals(frame, batch, draws, work, target):
+    """Rows (into work.row_weights) and, for every draw, residuals from its mean of z, times the root of the precision."""
+    num_bottleneck, count, width = frame.num_bottleneck, batch.stop - batch.start, draws.num_draws
+    weights = work.row_weights
+    gather(batch, num_bottleneck, weights)
+    copy(count * width, draws.values[batch.start * width :], target)
+    left, right = plain(weights, num_bottleneck), plain(draws.bottleneck, width)
+    multiply(frame.routines, (count, width, num_bottleneck), -1.0, left, right, 1.0, (target, width))
     for i in range(count):
-        root = np.sqrt(observed.precision[start + i])
-        for j in range(draws):
-            residual[i * draws + j] *= root
+        root = np.sqrt(batch.observed.precision[batch.start + i])
+        for j in range(width):
+            target[i * width + j] *= root
         for j in range(num_bottleneck):
-            gathered[i * num_bottleneck + j] *= root
+            weights[i * num_bottleneck + j] *= root
 
 
 @njit(**OPTIONS)
 @no_type_check
-def compressed_residuals(
-    routines, observed, values, start, stop, num_bottleneck, draws, centre, work, residual, target
-):
+def compressed_residuals(frame, batch, draws, work, target):
     """Solve E'c = sum over rows of weight times residual for c, with the triangular E that `absorb` left."""
-    chunk = len(work.residual)
-    clear(num_bottleneck * draws, target)
-    for first in range(start, stop, chunk):
-        last = min(first + chunk, stop)
-        whitened_residuals(
-            routines, observed, values, first, last, num_bottleneck, draws, centre, work.gathered, residual
-        )
-        multiply(
-            routines,
-            num_bottleneck,
-            draws,
-            last - first,
-            1.0,
-            work.gathered,
-            num_bottleneck,
-            True,
-            residual,
-            draws,
-            False,
-            1.0,
-            target,
-            draws,
-        )
-    solve_any_transposed(routines, num_bottleneck, draws, work.observe, num_bottleneck, target, draws)
+    num_bottleneck, width = frame.num_bottleneck, draws.num_draws
+    chunk = len(work.row_residuals)
+    clear(num_bottleneck * width, target)
+    for first in range(batch.start, batch.stop, chunk):
+        part = Batch(batch.observed, first, min(first + chunk, batch.stop))
+        whitened_residuals(frame, part, draws, work, draws.residuals)
+        left, right = transposed(work.row_weights, num_bottleneck), plain(draws.residuals, width)
+        shape = (num_bottleneck, width, part.stop - first)
+        multiply(frame.routines, shape, 1.0, left, right, 1.0, (target, width))
+    solve_any_transposed(frame.routines, num_bottleneck, width, work.whitened_rows, target)
+
+
+@njit(**OPTIONS)
+@no_type_check
+def absorb_draws(frame, batch, draws, mean, rank, gain, innovation, work):
+    """Condition every draw's mean on its values of a batch, by Z in `gain` and what else `absorb` left; a into `innovation`."""
+    size, width = frame.size, draws.num_draws
+    read_rows(frame, width, mean, draws.bottleneck)
+    if batch.stop - batch.start <= frame.num_bottleneck:
+        whitened_residuals(frame, batch, draws, work, innovation)
+    else:
+        compressed_residuals(frame, batch, draws, work, innovation)
+    # Residuals of rows are done with: room for a panel.
+    solve_transposed(frame.routines, rank, width, work.factor, work.inverse_blocks, innovation, draws.residuals)
+    left, right = transposed(gain, size), plain(innovation, width)
+    multiply(frame.routines, (size, width, rank), 1.0, left, right, 1.0, (mean, width))
 
 
 @no_type_check
-def run_draws_forward(
-    routines, structure, sweep, observed, work, first, last, keep, base, kept, values, draws, mean, covariance, scratch
-):
-    """Filter steps `first` to `last` for all draws; -1, or the step at which it broke down."""
-    structure = borrow(structure)
-    sweep = borrow(sweep)
-    observed = borrow(observed)
-    work = borrow(work)
-    kept = borrow(kept)
-    values = borrow(values)
-    mean = borrow(mean)
-    covariance = borrow(covariance)
-    scratch = borrow(scratch)
-    size = structure.state[-1] + structure.latent[-1] * structure.pseudo[-1]
-    num_bottleneck = structure.bottleneck[-1] + structure.pseudo[-1]
+def run_draws_forward(frame, series, work, stretch, kept, draws, belief, keep):
+    """Filter a stretch for all draws, whose means the belief holds; -1, or the step at which it broke down."""
+    frame, series, work, kept = borrow(frame), borrow(series), borrow(work), borrow(kept)
+    draws, belief = borrow(draws), borrow(belief)
+    sweep, size, num_bottleneck, width = series.sweep, frame.size, frame.num_bottleneck, draws.num_draws
+    mean, covariance = belief
     most_rank = len(kept.root) // (num_bottleneck * len(kept.rank))
     # The one mean that `absorb` updates is of no interest here: its rows have value 0, and so it stays 0.
-    clear(size, work.spare)
-    moved = scratch[: size * draws]
-    centre = scratch[size * draws : (size + num_bottleneck) * draws]
-    # Both are of use between two rows of calls only.
-    residual = scratch[(size + 2 * num_bottleneck) * draws :]
-    panel = residual
-    for i in range(first, last):
-        slot = i - base
-        start, stop = sweep.row_start[i], sweep.row_stop[i]
-        gain, innovation = work.cross, scratch[(size + num_bottleneck) * draws :]
+    clear(size, work.zero_mean)
+    for i in range(stretch.first, stretch.last):
+        slot = i - stretch.base
+        batch = Batch(series.observed, sweep.row_start[i], sweep.row_stop[i])
+        gain, innovation = work.gain, draws.innovation
         if keep:
             kept.rank[slot] = 0
-            gain, innovation = kept.gain[slot * most_rank * size :], kept.innovation[slot * most_rank * draws :]
-        if stop > start:
-            worked, _, rank = absorb(
-                routines,
-                structure,
-                sweep.readout,
-                size,
-                num_bottleneck,
-                observed,
-                start,
-                stop,
-                work.spare,
-                covariance,
-                gain,
-                work.inner,
-                work,
-            )
+            gain, innovation = kept.gain[slot * most_rank * size :], kept.innovation[slot * most_rank * width :]
+        if batch.stop > batch.start:
+            worked, _, rank = absorb(frame, batch, Belief(work.zero_mean, covariance), gain, work.factor, work)
             if not worked:
                 return i
-            read_rows(structure, sweep.readout, draws, mean, centre)
-            if stop - start <= num_bottleneck:
-                whitened_residuals(
-                    routines, observed, values, start, stop, num_bottleneck, draws, centre, work.gathered, innovation
-                )
-            else:
-                compressed_residuals(
-                    routines, observed, values, start, stop, num_bottleneck, draws, centre, work, residual, innovation
-                )
-            solve_transposed(routines, rank, draws, work.inner, work.inverse, innovation, panel)
-            multiply(routines, size, draws, rank, 1.0, gain, size, True, innovation, draws, False, 1.0, mean, draws)
+            absorb_draws(frame, batch, draws, mean, rank, gain, innovation, work)
             if keep:
                 kept.rank[slot] = rank
                 root = kept.root[slot * most_rank * num_bottleneck :]
-                copy(rank * num_bottleneck, work.observe, root)
-                solve_transposed(routines, rank, num_bottleneck, work.inner, work.inverse, root, work.panel)
+                copy(rank * num_bottleneck, work.whitened_rows, root)
+                solve_transposed(
+                    frame.routines, rank, num_bottleneck, work.factor, work.inverse_blocks, root, work.panel
+                )
         if keep:
-            read_rows(structure, sweep.readout, size, covariance, kept.half[slot * num_bottleneck * size :])
-            read_rows(structure, sweep.readout, draws, mean, kept.centre[slot * num_bottleneck * draws :])
+            read_rows(frame, size, covariance, kept.read_covariance[slot * num_bottleneck * size :])
+            read_rows(frame, width, mean, kept.bottleneck_mean[slot * num_bottleneck * width :])
         step = sweep.step[i]
         if step >= 0:
-            move_covariance(structure, size, sweep.transition[step], sweep.process_noise[step], covariance, work.mixed)
-            move_means(structure, sweep.transition[step], draws, mean, moved)
-            copy(size * draws, moved, mean)
+            move_covariance(frame, sweep.transition[step], sweep.process_noise[step], covariance, work.mixed)
+            move_means(frame, sweep.transition[step], width, mean, draws.moved)
+            copy(size * width, draws.moved, mean)
     return -1
 
 
+@njit(**OPTIONS)
 @no_type_check
-def run_draws_backward(
-    routines, structure, sweep, observed, work, first, last, base, kept, draws, pulled, scratch, place, weights, answer
-):
-    """Sweep lam of all draws from step `last` - 1 down to `first`, answering queries: answer[query, draw]."""
-    structure = borrow(structure)
-    sweep = borrow(sweep)
-    work = borrow(work)
-    kept = borrow(kept)
-    pulled = borrow(pulled)
-    scratch = borrow(scratch)
-    place = borrow(place)
-    weights = borrow(weights)
-    answer = borrow(answer)
-    size = structure.state[-1] + structure.latent[-1] * structure.pseudo[-1]
-    num_bottleneck = structure.bottleneck[-1] + structure.pseudo[-1]
-    most_rank = len(kept.root) // (num_bottleneck * len(kept.rank))
-    moved = scratch[: size * draws]
-    pull = scratch[size * draws : (size + num_bottleneck) * draws]
-    for i in range(last - 1, first - 1, -1):
-        slot = i - base
+def answer_draws(frame, series, i, centre, width, answer):
+    """Answer the queries of step i by every draw's mean of z."""
+    sweep, asked = series.sweep, series.asked
+    for query in range(sweep.query_start[i], sweep.query_stop[i]):
+        row = answer[query * width : (query + 1) * width]
+        for z in range(frame.num_bottleneck):
+            w = asked.weights[asked.place[query] * frame.num_bottleneck + z]
+            x = centre[z * width : (z + 1) * width]
+            for r in range(width):
+                row[r] += w * x[r]
+
+
+@no_type_check
+def run_draws_backward(frame, series, stretch, kept, draws, pulled, answer):
+    """Sweep lam of all draws from the last step of a stretch down to its first, answering queries: answer[query, draw]."""
+    frame, series, kept, draws = borrow(frame), borrow(series), borrow(kept), borrow(draws)
+    pulled, answer = borrow(pulled), borrow(answer)
+    sweep, size, num_bottleneck, width = series.sweep, frame.size, frame.num_bottleneck, draws.num_draws
+    routines, most_rank = frame.routines, len(kept.root) // (num_bottleneck * len(kept.rank))
+    for i in range(stretch.last - 1, stretch.first - 1, -1):
+        slot = i - stretch.base
         step = sweep.step[i]
         if step >= 0:
-            move_means(structure, sweep.turned[step], draws, pulled, moved)
-            copy(size * draws, moved, pulled)
+            move_means(frame, sweep.transposed[step], width, pulled, draws.moved)
+            copy(size * width, draws.moved, pulled)
         if sweep.query_stop[i] > sweep.query_start[i]:
-            centre = kept.centre[slot * num_bottleneck * draws :]
-            half = kept.half[slot * num_bottleneck * size :]
-            multiply(
-                routines, num_bottleneck, draws, size, 1.0, half, size, False, pulled, draws, False, 1.0, centre, draws
-            )
-            for query in range(sweep.query_start[i], sweep.query_stop[i]):
-                row = answer[query * draws : (query + 1) * draws]
-                for z in range(num_bottleneck):
-                    w = weights[place[query] * num_bottleneck + z]
-                    x = centre[z * draws : (z + 1) * draws]
-                    for r in range(draws):
-                        row[r] += w * x[r]
+            centre = kept.bottleneck_mean[slot * num_bottleneck * width :]
+            half = plain(kept.read_covariance[slot * num_bottleneck * size :], size)
+            multiply(routines, (num_bottleneck, width, size), 1.0, half, plain(pulled, width), 1.0, (centre, width))
+            answer_draws(frame, series, i, centre, width, answer)
         rank = kept.rank[slot]
         if rank == 0:
             continue
         # t = a - Z lam, then lam += H'R't.
-        gain, root = kept.gain[slot * most_rank * size :], kept.root[slot * most_rank * num_bottleneck :]
-        shift = kept.innovation[slot * most_rank * draws :]
-        multiply(routines, rank, draws, size, -1.0, gain, size, False, pulled, draws, False, 1.0, shift, draws)
-        multiply(
-            routines,
-            num_bottleneck,
-            draws,
-            rank,
-            1.0,
-            root,
-            num_bottleneck,
-            True,
-            shift,
-            draws,
-            False,
-            0.0,
-            pull,
-            draws,
-        )
-        for p in range(len(structure.latent)):
-            length = structure.pseudo[p] * draws
-            x = pull[structure.bottleneck[p] * draws : structure.bottleneck[p] * draws + length]
-            for d in range(structure.latent[p]):
-                h = sweep.readout[structure.vector[p] + d]
-                if h != 0.0:
-                    y = pulled[structure.state[p] * draws + d * length : structure.state[p] * draws + (d + 1) * length]
-                    for j in range(length):
-                        y[j] += h * x[j]
+        gain = plain(kept.gain[slot * most_rank * size :], size)
+        root = transposed(kept.root[slot * most_rank * num_bottleneck :], num_bottleneck)
+        shift = kept.innovation[slot * most_rank * width :]
+        multiply(routines, (rank, width, size), -1.0, gain, plain(pulled, width), 1.0, (shift, width))
+        pull = (draws.bottleneck, width)
+        multiply(routines, (num_bottleneck, width, rank), 1.0, root, plain(shift, width), 0.0, pull)
+        add_read_in(frame, width, draws.bottleneck, pulled)

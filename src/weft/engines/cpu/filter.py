@@ -12,12 +12,16 @@ compressed.
 from typing import NamedTuple, no_type_check
 
 import numpy as np
+from jaxtyping import Float, Int
 from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, add_gram, borrow, multiply
-from weft.engines.cpu.blocks import copy, mirror, move_covariance, move_mean, read_columns, read_rows
-from weft.engines.cpu.rows import compress_by_gram, compress_by_rotation, dot, whiten
+from weft.engines.cpu.blas import OPTIONS, add_gram, borrow, multiply, plain
+from weft.engines.cpu.blocks import Belief, copy, mirror, move_covariance, move_means, read_columns, read_rows
+from weft.engines.cpu.rows import Batch, Observed, compress_by_gram, compress_by_rotation, dot, whiten
 from weft.engines.cpu.triangular import factor_and_invert, multiply_symmetric, solve_transposed
+from weft.engines.cpu.work import Work
+
+__all__ = ["Asked", "Kept", "Series", "Stretch", "Sweep", "Work", "absorb", "project", "run_forward"]
 
 # How much the rounding of a Gram matrix may move the log factor, per row, before the rows are rotated instead.
 GRAM_TOLERANCE = 1e-11
@@ -26,150 +30,122 @@ GRAM_TOLERANCE = 1e-11
 class Sweep(NamedTuple):
     """A series in the order a filter meets it; `step[i]` follows place i in that order, -1 where nothing follows.
 
-    Latent matrices are flat, component after component, one row a distinct step; `turned` are the transposes of `transition`.
+    Latent matrices are flat, component after component, one row a distinct step; `transposed` are the transposes of `transition`.
     """
 
-    step: np.ndarray
-    row_start: np.ndarray
-    row_stop: np.ndarray
-    query_start: np.ndarray
-    query_stop: np.ndarray
-    transition: np.ndarray
-    turned: np.ndarray
-    process_noise: np.ndarray
-    readout: np.ndarray
-
-
-class Kept(NamedTuple):
-    """What the backward sweep needs of each step, from step `base` on: P_f, m_f, Z, C, a and how many rows the last three have.
-
-    E too if there are steps with compressed rows; else there is no room for it.
-    """
-
-    covariance: np.ndarray
-    mean: np.ndarray
-    gain: np.ndarray
-    observe: np.ndarray
-    factor: np.ndarray
-    innovation: np.ndarray
-    rank: np.ndarray
+    step: Int[np.ndarray, " time"]
+    row_start: Int[np.ndarray, " time"]
+    row_stop: Int[np.ndarray, " time"]
+    query_start: Int[np.ndarray, " time"]
+    query_stop: Int[np.ndarray, " time"]
+    transition: Float[np.ndarray, "step flat"]
+    transposed: Float[np.ndarray, "step flat"]
+    process_noise: Float[np.ndarray, "step flat"]
 
 
 class Asked(NamedTuple):
     """Queries ordered by time, the weights of their distinct places, and where the answers go."""
 
-    place: np.ndarray
-    weights: np.ndarray
-    mean: np.ndarray
-    variance: np.ndarray
-    total_variance: np.ndarray
+    place: Int[np.ndarray, " query"]
+    weights: Float[np.ndarray, " place*bottleneck"]
+    mean: Float[np.ndarray, " query*component"]
+    variance: Float[np.ndarray, " query*component"]
+    total_variance: Float[np.ndarray, " query"]
 
 
-class Work(NamedTuple):
-    """Scratch space of one thread; nothing is allocated inside the loop over time."""
+class Series(NamedTuple):
+    """What is met along the way: steps, rows, queries."""
 
-    half: np.ndarray
-    prior: np.ndarray
-    centre: np.ndarray
-    gathered: np.ndarray
-    residual: np.ndarray
-    observe: np.ndarray
-    innovation: np.ndarray
-    gram: np.ndarray
-    stack: np.ndarray
-    scales: np.ndarray
-    lapack: np.ndarray
-    cross: np.ndarray
-    other: np.ndarray
-    spread: np.ndarray
-    inner: np.ndarray
-    second: np.ndarray
-    inverse: np.ndarray
-    root: np.ndarray
-    panel: np.ndarray
-    mixed: np.ndarray
-    state: np.ndarray
-    spare: np.ndarray
-    vector: np.ndarray
-    info: np.ndarray
+    sweep: Sweep
+    observed: Observed
+    asked: Asked
+
+
+class Stretch(NamedTuple):
+    """Steps from `first` up to `last`; what is kept of step i lies in slot i - `base`."""
+
+    first: int
+    last: int
+    base: int
+
+
+class Kept(NamedTuple):
+    """What the backward sweep needs of each step: P_f, m_f, Z, E, C, a, and how many rows the last four have.
+
+    E only if there are steps with compressed rows; else there is no room for it.
+    """
+
+    covariance: Float[np.ndarray, " slot*state*state"]
+    mean: Float[np.ndarray, " slot*state"]
+    gain: Float[np.ndarray, " slot*rank*state"]
+    whitened_rows: Float[np.ndarray, " slot*rank*bottleneck"]
+    factor: Float[np.ndarray, " slot*rank*rank"]
+    innovation: Float[np.ndarray, " slot*rank"]
+    rank: Int[np.ndarray, " slot"]
 
 
 @njit(**OPTIONS)
 @no_type_check
-def condition(routines, structure, readout, size, num_bottleneck, rank, gain, inner, work):
-    """Whiten by W: `gain` becomes Z, `inner` C, work.innovation a. Whether it worked, and log det C + |a|^2 / 2."""
-    observe, spread = work.observe, work.spread
-    multiply(
-        routines,
-        rank,
-        size,
-        num_bottleneck,
-        1.0,
-        observe,
-        num_bottleneck,
-        False,
-        work.half,
-        size,
-        False,
-        0.0,
-        gain,
-        size,
-    )
-    read_columns(structure, readout, size, num_bottleneck, rank, gain, spread)
-    multiply_symmetric(routines, rank, num_bottleneck, 1.0, spread, observe, True, inner)
+def condition(frame, rank, gain, factor, work):
+    """Whiten by W: `gain` becomes Z, `factor` C, work.innovation a. Whether it worked, and log det C + |a|^2 / 2."""
+    routines, size, num_bottleneck = frame.routines, frame.size, frame.num_bottleneck
+    left, right = plain(work.whitened_rows, num_bottleneck), plain(work.read_covariance, size)
+    multiply(routines, (rank, size, num_bottleneck), 1.0, left, right, 0.0, (gain, size))
+    read_columns(frame, rank, gain, work.gain_read)
+    multiply_symmetric(routines, rank, num_bottleneck, 1.0, work.gain_read, work.whitened_rows, True, factor)
     for i in range(rank):
-        inner[i * rank + i] += 1.0
-    if not factor_and_invert(routines, rank, inner, work.inverse, work.innovation, work.panel):
+        factor[i * rank + i] += 1.0
+    if not factor_and_invert(routines, rank, factor, work.inverse_blocks, work.innovation, work.panel):
         return False, 0.0
-    solve_transposed(routines, rank, size, inner, work.inverse, gain, work.panel)
+    solve_transposed(routines, rank, size, factor, work.inverse_blocks, gain, work.panel)
     loss = 0.0
     for i in range(rank):
-        loss += np.log(inner[i * rank + i]) + work.innovation[i] * work.innovation[i] / 2
+        loss += np.log(factor[i * rank + i]) + work.innovation[i] * work.innovation[i] / 2
     return np.isfinite(loss), loss
 
 
 @njit(**OPTIONS)
 @no_type_check
-def remaining_variance(structure, readout, size, num_bottleneck, rank, gain, work):
+def remaining_variance(frame, rank, gain, work):
     """Trace of the bottleneck's covariance after conditioning."""
-    read_columns(structure, readout, size, num_bottleneck, rank, gain, work.spread)
-    total = -dot(rank * num_bottleneck, work.spread, 0, work.spread, 0)
+    num_bottleneck = frame.num_bottleneck
+    read_columns(frame, rank, gain, work.gain_read)
+    total = -dot(rank * num_bottleneck, work.gain_read, 0, work.gain_read, 0)
     for i in range(num_bottleneck):
-        total += work.prior[i * num_bottleneck + i]
+        total += work.bottleneck_covariance[i * num_bottleneck + i]
     return total
 
 
 @njit(**OPTIONS)
 @no_type_check
-def absorb(
-    routines, structure, readout, size, num_bottleneck, observed, start, stop, mean, covariance, gain, inner, work
-):
-    """Condition mean and covariance on the rows from `start` to `stop`, in place: whether it worked, log factor, rank.
+def absorb(frame, batch, belief, gain, factor, work):
+    """Condition on a batch of rows, in place: whether it worked, log factor, rank.
 
-    Leaves Z in `gain`, C in `inner` (with work.inverse), E in work.observe and a in work.innovation.
+    Leaves Z in `gain`, C in `factor` (with work.inverse_blocks), E in work.whitened_rows and a in work.innovation.
     """
-    count = stop - start
+    size, num_bottleneck = frame.size, frame.num_bottleneck
+    mean, covariance = belief
+    count = batch.stop - batch.start
     rank = min(count, num_bottleneck)
     remainder = 0.0
-    read_rows(structure, readout, size, covariance, work.half)
-    read_rows(structure, readout, 1, mean, work.centre)
+    read_rows(frame, size, covariance, work.read_covariance)
+    read_rows(frame, 1, mean, work.bottleneck_mean)
     if count <= num_bottleneck:
-        whiten(observed, start, stop, num_bottleneck, work.centre, work.observe, work.innovation)
-        worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, gain, inner, work)
+        whiten(batch, num_bottleneck, work.bottleneck_mean, work.whitened_rows, work.innovation)
+        worked, loss = condition(frame, rank, gain, factor, work)
     else:
-        read_columns(structure, readout, size, num_bottleneck, num_bottleneck, work.half, work.prior)
-        worked, remainder, error = compress_by_gram(routines, observed, start, stop, num_bottleneck, work.centre, work)
+        read_columns(frame, num_bottleneck, work.read_covariance, work.bottleneck_covariance)
+        worked, remainder, error = compress_by_gram(frame, batch, work)
         if worked:
-            worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, gain, inner, work)
+            worked, loss = condition(frame, rank, gain, factor, work)
         if worked:
-            uncertain = error * remaining_variance(structure, readout, size, num_bottleneck, rank, gain, work)
-            worked = uncertain <= GRAM_TOLERANCE * count
+            worked = error * remaining_variance(frame, rank, gain, work) <= GRAM_TOLERANCE * count
         if not worked:
-            remainder = compress_by_rotation(routines, observed, start, stop, num_bottleneck, work.centre, work)
-            worked, loss = condition(routines, structure, readout, size, num_bottleneck, rank, gain, inner, work)
+            remainder = compress_by_rotation(frame, batch, work)
+            worked, loss = condition(frame, rank, gain, factor, work)
     if not worked:
         return False, 0.0, rank
-    add_gram(routines, size, rank, -1.0, gain, size, 1.0, covariance, size)
+    add_gram(frame.routines, size, rank, -1.0, gain, 1.0, covariance)
     mirror(size, covariance)
     for i in range(rank):
         a = work.innovation[i]
@@ -181,15 +157,17 @@ def absorb(
 
 @njit(**OPTIONS)
 @no_type_check
-def project(routines, structure, num_bottleneck, asked, start, stop, centre, covariance, work):
-    """Answer the queries from `start` to `stop` where z has mean `centre` and `covariance`."""
+def project(frame, asked, start, stop, work):
+    """Answer the queries from `start` to `stop` by work.bottleneck_mean and work.bottleneck_covariance."""
+    structure, num_bottleneck = frame.structure, frame.num_bottleneck
     num_components = len(structure.latent)
-    chunk = len(work.residual)
+    chunk = len(work.row_residuals)
+    weights, covered = work.row_weights, work.weights_covered
     for first in range(start, stop, chunk):
         count = min(first + chunk, stop) - first
         for i in range(count):
             place = asked.place[first + i] * num_bottleneck
-            copy(num_bottleneck, asked.weights[place:], work.gathered[i * num_bottleneck :])
+            copy(num_bottleneck, asked.weights[place:], weights[i * num_bottleneck :])
         # The components on their own, then (one more round, if there are several) their sum.
         for p in range(num_components + 1):
             begin, width = 0, num_bottleneck
@@ -199,117 +177,87 @@ def project(routines, structure, num_bottleneck, asked, start, stop, centre, cov
                 for i in range(count):
                     asked.total_variance[first + i] = asked.variance[first + i]
                 break
-            multiply(
-                routines,
-                count,
-                width,
-                width,
-                1.0,
-                work.gathered[begin:],
-                num_bottleneck,
-                False,
-                covariance[begin * num_bottleneck + begin :],
-                num_bottleneck,
-                False,
-                0.0,
-                work.spread,
-                width,
-            )
+            block = plain(work.bottleneck_covariance[begin * num_bottleneck + begin :], num_bottleneck)
+            shape, mine = (count, width, width), plain(weights[begin:], num_bottleneck)
+            multiply(frame.routines, shape, 1.0, mine, block, 0.0, (covered, width))
             for i in range(count):
-                variance = max(dot(width, work.spread, i * width, work.gathered, i * num_bottleneck + begin), 0.0)
+                variance = max(dot(width, covered, i * width, weights, i * num_bottleneck + begin), 0.0)
                 if p < num_components:
+                    mean = dot(width, weights, i * num_bottleneck + begin, work.bottleneck_mean, begin)
                     asked.variance[(first + i) * num_components + p] = variance
-                    asked.mean[(first + i) * num_components + p] = dot(
-                        width, work.gathered, i * num_bottleneck + begin, centre, begin
-                    )
+                    asked.mean[(first + i) * num_components + p] = mean
                 else:
                     asked.total_variance[first + i] = variance
 
 
+@njit(**OPTIONS)
 @no_type_check
-def run_forward(
-    routines, structure, sweep, observed, work, first, last, keep, base, kept, mean, covariance, answer, asked
-):
-    """Filter steps `first` to `last`; mean and covariance go in as predicted at `first`, come out as predicted at `last`.
+def keep_update(frame, kept, slot, rank, is_compressed, mean, work):
+    """What `absorb` left in `work`, and the filtered mean, into a slot."""
+    size, num_bottleneck = frame.size, frame.num_bottleneck
+    most_rank = len(kept.innovation) // max(len(kept.rank), 1)
+    kept.rank[slot] = rank
+    copy(size, mean, kept.mean[slot * size :])
+    if rank > 0:
+        copy(rank, work.innovation, kept.innovation[slot * most_rank :])
+        if is_compressed:
+            target = kept.whitened_rows[slot * most_rank * num_bottleneck :]
+            copy(rank * num_bottleneck, work.whitened_rows, target)
+
+
+@njit(**OPTIONS)
+@no_type_check
+def answer_filtered(frame, series, i, belief, work):
+    """Answer the queries of step i by what was seen so far."""
+    sweep = series.sweep
+    read_rows(frame, frame.size, belief.covariance, work.read_covariance)
+    read_columns(frame, frame.num_bottleneck, work.read_covariance, work.bottleneck_covariance)
+    read_rows(frame, 1, belief.mean, work.bottleneck_mean)
+    project(frame, series.asked, sweep.query_start[i], sweep.query_stop[i], work)
+
+
+@no_type_check
+def run_forward(frame, series, work, stretch, kept, belief, keep, answer):
+    """Filter a stretch; the belief goes in as predicted at its first step and comes out as predicted after its last.
 
     Returns the log normaliser's share and -1, or the step at which it broke down. With `keep`, every step is kept for the
     backward sweep; with `answer`, queries are answered by what was seen so far.
     """
-    structure = borrow(structure)
-    sweep = borrow(sweep)
-    observed = borrow(observed)
-    work = borrow(work)
-    kept = borrow(kept)
-    mean = borrow(mean)
-    covariance = borrow(covariance)
-    asked = borrow(asked)
-    size = structure.state[-1] + structure.latent[-1] * structure.pseudo[-1]
-    num_bottleneck = structure.bottleneck[-1] + structure.pseudo[-1]
-    square = size * size
+    frame, series, work, kept, belief = borrow(frame), borrow(series), borrow(work), borrow(kept), borrow(belief)
+    sweep, size, num_bottleneck = series.sweep, frame.size, frame.num_bottleneck
+    mean, square = belief.mean, size * size
     most_rank = len(kept.innovation) // max(len(kept.rank), 1)
     total = 0.0
-    current = covariance
-    if keep and last > first:
-        slot = first - base
+    current = belief.covariance
+    if keep and stretch.last > stretch.first:
+        slot = stretch.first - stretch.base
         current = kept.covariance[slot * square : (slot + 1) * square]
-        copy(square, covariance, current)
-    for i in range(first, last):
-        slot = i - base
+        copy(square, belief.covariance, current)
+    for i in range(stretch.first, stretch.last):
+        slot = i - stretch.base
         rank = 0
-        start, stop = sweep.row_start[i], sweep.row_stop[i]
-        gain, inner = work.cross, work.inner
+        batch = Batch(series.observed, sweep.row_start[i], sweep.row_stop[i])
+        gain, factor = work.gain, work.factor
         if keep:
-            gain, inner = kept.gain[slot * most_rank * size :], kept.factor[slot * most_rank * most_rank :]
-        if stop > start:
-            worked, share, rank = absorb(
-                routines,
-                structure,
-                sweep.readout,
-                size,
-                num_bottleneck,
-                observed,
-                start,
-                stop,
-                mean,
-                current,
-                gain,
-                inner,
-                work,
-            )
+            gain, factor = kept.gain[slot * most_rank * size :], kept.factor[slot * most_rank * most_rank :]
+        if batch.stop > batch.start:
+            worked, share, rank = absorb(frame, batch, Belief(mean, current), gain, factor, work)
             if not worked:
                 return total, i
             total += share
         if keep:
-            kept.rank[slot] = rank
-            copy(size, mean, kept.mean[slot * size :])
-            if rank > 0:
-                copy(rank, work.innovation, kept.innovation[slot * most_rank :])
-                if stop - start > num_bottleneck:
-                    copy(rank * num_bottleneck, work.observe, kept.observe[slot * most_rank * num_bottleneck :])
+            keep_update(frame, kept, slot, rank, batch.stop - batch.start > num_bottleneck, mean, work)
         if answer and sweep.query_stop[i] > sweep.query_start[i]:
-            read_rows(structure, sweep.readout, size, current, work.half)
-            read_columns(structure, sweep.readout, size, num_bottleneck, num_bottleneck, work.half, work.prior)
-            read_rows(structure, sweep.readout, 1, mean, work.centre)
-            project(
-                routines,
-                structure,
-                num_bottleneck,
-                asked,
-                sweep.query_start[i],
-                sweep.query_stop[i],
-                work.centre,
-                work.prior,
-                work,
-            )
+            answer_filtered(frame, series, i, Belief(mean, current), work)
         if keep:
-            following = covariance
-            if i + 1 < last:
+            following = belief.covariance
+            if i + 1 < stretch.last:
                 following = kept.covariance[(slot + 1) * square : (slot + 2) * square]
             copy(square, current, following)
             current = following
         step = sweep.step[i]
         if step >= 0:
-            move_covariance(structure, size, sweep.transition[step], sweep.process_noise[step], current, work.mixed)
-            move_mean(structure, sweep.transition[step], mean, work.state)
-            copy(size, work.state, mean)
+            move_covariance(frame, sweep.transition[step], sweep.process_noise[step], current, work.mixed)
+            move_means(frame, sweep.transition[step], 1, mean, work.moved)
+            copy(size, work.moved, mean)
     return total, -1

@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from weft.data.layout import Layout
-from weft.engines.cpu.blocks import Structure
+from weft.engines.cpu.blas import ROUTINES
+from weft.engines.cpu.blocks import Belief, Frame, Structure
 from weft.engines.cpu.filter import Asked, Sweep
 from weft.engines.cpu.rows import Observed
 from weft.state_space.chain import Chain, Queries, Rows
@@ -45,7 +46,7 @@ class Problem:
     start_covariance: Float[np.ndarray, "state state"] | None
     layout: Layout
     observed: Observed
-    structure: Structure
+    frame: Frame
 
     @property
     def num_times(self) -> int:
@@ -53,15 +54,21 @@ class Problem:
 
     @property
     def size(self) -> int:
-        return sum(len(part.readout) * part.num_pseudo for part in self.components)
+        return self.frame.size
 
     @property
     def num_bottleneck(self) -> int:
-        return sum(part.num_pseudo for part in self.components)
+        return self.frame.num_bottleneck
 
     @property
     def reversible(self) -> bool:
         return self.start_mean is None and all(part.reversal is not None for part in self.components)
+
+    def start(self) -> Belief:
+        """What is known of the state at the first time, before any row."""
+        if self.start_mean is None or self.start_covariance is None:
+            return Belief(np.zeros(self.size), self.initial_covariance())
+        return Belief(self.start_mean, self.start_covariance.reshape(-1))
 
     def initial_covariance(self) -> Float[np.ndarray, " flat"]:
         """The prior over the state, as a flat matrix."""
@@ -112,18 +119,20 @@ def make_problem(chain: Chain, weights: object, rows: Rows) -> Problem:
         None if start is None else as_floats(start.covariance),
         rows.layout,
         observed,
-        make_structure(components),
+        make_frame(components),
     )
 
 
-def make_structure(components: tuple[Component, ...]) -> Structure:
+def make_frame(components: tuple[Component, ...]) -> Frame:
     latent = np.array([len(part.readout) for part in components])
     pseudo = np.array([part.num_pseudo for part in components])
 
     def starts(sizes: np.ndarray) -> np.ndarray:
         return np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
 
-    return Structure(latent, pseudo, starts(latent * pseudo), starts(pseudo), starts(latent**2), starts(latent))
+    structure = Structure(latent, pseudo, starts(latent * pseudo), starts(pseudo), starts(latent**2), starts(latent))
+    readout = np.concatenate([part.readout for part in components])
+    return Frame(ROUTINES, structure, readout, int(latent @ pseudo), int(pseudo.sum()))
 
 
 def check_shapes(chain: Chain, weights: tuple[int, ...], rows: Rows) -> None:
@@ -185,14 +194,14 @@ def forward_sweep(problem: Problem, stop: int, queries: Layout | None) -> Sweep:
     """The first `stop` times, in order; it ends predicted at time `stop`, if there is one, else filtered at the last."""
     step = np.append(problem.step_number, -1)[1 : stop + 1]
     times = np.arange(stop)
-    return _sweep(problem, times, step, queries, turned_around=False)
+    return _sweep(problem, times, step, queries, is_reversed=False)
 
 
 def reverse_sweep(problem: Problem, start: int, queries: Layout | None) -> Sweep:
     """The times from the last down to `start`; it ends filtered there."""
     times = np.arange(problem.num_times - 1, start - 1, -1)
     step = np.append(problem.step_number[times[:-1]], -1)
-    return _sweep(problem, times, step, queries, turned_around=True)
+    return _sweep(problem, times, step, queries, is_reversed=True)
 
 
 def _sweep(
@@ -200,11 +209,11 @@ def _sweep(
     times: Int[np.ndarray, " time"],
     step: Int[np.ndarray, " time"],
     queries: Layout | None,
-    turned_around: bool,
+    is_reversed: bool,
 ) -> Sweep:
     def flat(matrices: list[np.ndarray]) -> np.ndarray:
         signed = [
-            matrix * part.signs if turned_around else matrix
+            matrix * part.signs if is_reversed else matrix
             for matrix, part in zip(matrices, problem.components, strict=True)
         ]
         return np.ascontiguousarray(np.concatenate([matrix.reshape(len(matrix), -1) for matrix in signed], axis=1))
@@ -218,9 +227,8 @@ def _sweep(
         query_start=asked[times],
         query_stop=asked[times + 1],
         transition=flat([part.transition for part in problem.components]),
-        turned=flat([part.transition.transpose(0, 2, 1) for part in problem.components]),
+        transposed=flat([part.transition.transpose(0, 2, 1) for part in problem.components]),
         process_noise=flat([part.process_noise for part in problem.components]),
-        readout=np.concatenate([part.readout for part in problem.components]),
     )
 
 

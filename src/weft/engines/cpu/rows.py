@@ -7,6 +7,7 @@ sum_n precision_n (value_n - w_n z)^2 = |c - E (z - centre)|^2 + remainder.
 from typing import NamedTuple, no_type_check
 
 import numpy as np
+from jaxtyping import Float, Int
 from numba import njit
 
 from weft.engines.cpu.blas import OPTIONS, add_gram, factor, orthogonalise
@@ -23,17 +24,26 @@ SMALLEST = 1e-150
 class Observed(NamedTuple):
     """Rows ordered by time, and the weights of the distinct places."""
 
-    place: np.ndarray
-    value: np.ndarray
-    precision: np.ndarray
-    weights: np.ndarray
+    place: Int[np.ndarray, " row"]
+    value: Float[np.ndarray, " row"]
+    precision: Float[np.ndarray, " row"]
+    weights: Float[np.ndarray, " place*bottleneck"]
+
+
+class Batch(NamedTuple):
+    """The rows from `start` to `stop`: those of one time, or a part of them."""
+
+    observed: Observed
+    start: int
+    stop: int
 
 
 @njit(**OPTIONS)
 @no_type_check
-def gather(observed, start, stop, num_bottleneck, target):
-    """target[row, bottleneck] = weights of the rows from `start` to `stop`."""
-    for row in range(start, stop):
+def gather(batch, num_bottleneck, target):
+    """target[row, bottleneck] = weights of the rows."""
+    observed, start = batch.observed, batch.start
+    for row in range(start, batch.stop):
         place = observed.place[row] * num_bottleneck
         copy(num_bottleneck, observed.weights[place:], target[(row - start) * num_bottleneck :])
 
@@ -51,44 +61,47 @@ def dot(length, left, left_first, right, right_first):
 
 @njit(**OPTIONS)
 @no_type_check
-def weigh(observed, start, stop, num_bottleneck, target):
-    """target[row, bottleneck] = weights of the rows from `start` to `stop`, times the root of their precision."""
-    for row in range(start, stop):
+def weigh(batch, num_bottleneck, target):
+    """target[row, bottleneck] = weights of the rows, times the root of their precision."""
+    observed, start = batch.observed, batch.start
+    for row in range(start, batch.stop):
         weights = observed.weights[observed.place[row] * num_bottleneck :]
         scale(num_bottleneck, np.sqrt(observed.precision[row]), weights, target[(row - start) * num_bottleneck :])
 
 
 @njit(**OPTIONS)
 @no_type_check
-def whiten(observed, start, stop, num_bottleneck, centre, target, innovation):
+def whiten(batch, num_bottleneck, centre, target, residuals):
     """`weigh`, and the rows' residuals from `centre` times the same roots."""
-    weigh(observed, start, stop, num_bottleneck, target)
-    for row in range(start, stop):
+    weigh(batch, num_bottleneck, target)
+    observed, start = batch.observed, batch.start
+    for row in range(start, batch.stop):
         place = observed.place[row] * num_bottleneck
         residual = observed.value[row] - dot(num_bottleneck, observed.weights, place, centre, 0)
-        innovation[row - start] = np.sqrt(observed.precision[row]) * residual
+        residuals[row - start] = np.sqrt(observed.precision[row]) * residual
 
 
 @njit(**OPTIONS)
 @no_type_check
-def compress_by_gram(routines, observed, start, stop, num_bottleneck, centre, work):
+def compress_by_gram(frame, batch, work):
     """E as a Cholesky factor of the rows' Gram matrix: fast, and exact where no direction is without information.
 
     Returns whether it worked, the remainder and the largest rounding error of the Gram matrix.
     """
-    chunk = len(work.residual)
-    gram, observe, innovation = work.gram, work.observe, work.innovation
+    num_bottleneck, chunk = frame.num_bottleneck, len(work.row_residuals)
+    gram, upper, innovation = work.gram, work.whitened_rows, work.innovation
     clear(num_bottleneck * num_bottleneck, gram)
     clear(num_bottleneck, innovation)
     remainder = 0.0
-    for first in range(start, stop, chunk):
-        last = min(first + chunk, stop)
-        whiten(observed, first, last, num_bottleneck, centre, work.gathered, work.residual)
-        add_gram(routines, num_bottleneck, last - first, 1.0, work.gathered, num_bottleneck, 1.0, gram, num_bottleneck)
-        for row in range(last - first):
-            e = work.residual[row]
+    for first in range(batch.start, batch.stop, chunk):
+        part = Batch(batch.observed, first, min(first + chunk, batch.stop))
+        count = part.stop - first
+        whiten(part, num_bottleneck, work.bottleneck_mean, work.row_weights, work.row_residuals)
+        add_gram(frame.routines, num_bottleneck, count, 1.0, work.row_weights, 1.0, gram)
+        for row in range(count):
+            e = work.row_residuals[row]
             remainder += e * e
-            x = work.gathered[row * num_bottleneck : (row + 1) * num_bottleneck]
+            x = work.row_weights[row * num_bottleneck : (row + 1) * num_bottleneck]
             for j in range(num_bottleneck):
                 innovation[j] += e * x[j]
     largest = 0.0
@@ -97,13 +110,13 @@ def compress_by_gram(routines, observed, start, stop, num_bottleneck, centre, wo
     error = GRAM_JITTER * largest
     for i in range(num_bottleneck):
         row = i * num_bottleneck
-        clear(i, observe[row:])
-        observe[row + i] = gram[row + i] + error
+        clear(i, upper[row:])
+        upper[row + i] = gram[row + i] + error
         for j in range(i + 1, num_bottleneck):
-            observe[row + j] = gram[j * num_bottleneck + i]
-    if not factor(routines, num_bottleneck, observe, num_bottleneck, work.info):
+            upper[row + j] = gram[j * num_bottleneck + i]
+    if not factor(frame.routines, num_bottleneck, upper, work.info):
         return False, 0.0, error
-    substitute(num_bottleneck, observe, innovation)
+    substitute(num_bottleneck, upper, innovation)
     for i in range(num_bottleneck):
         remainder -= innovation[i] * innovation[i]
     return True, max(remainder, 0.0), error
@@ -112,7 +125,7 @@ def compress_by_gram(routines, observed, start, stop, num_bottleneck, centre, wo
 @njit(**OPTIONS)
 @no_type_check
 def substitute(size, upper, vector):
-    """Vector becomes upper'^-1 vector."""
+    """The vector becomes upper'^-1 vector."""
     for j in range(size):
         vector[j] /= upper[j * size + j]
         x = vector[j]
@@ -123,39 +136,39 @@ def substitute(size, upper, vector):
 
 @njit(**OPTIONS)
 @no_type_check
-def compress_by_rotation(routines, observed, start, stop, num_bottleneck, centre, work):
+def compress_by_rotation(frame, batch, work):
     """E as the triangular factor of the rows themselves, chunk after chunk: half the speed, all the digits. The remainder."""
-    chunk = len(work.residual)
+    num_bottleneck, chunk = frame.num_bottleneck, len(work.row_residuals)
     stride = num_bottleneck + chunk
-    stack, observe, innovation = work.stack, work.observe, work.innovation
-    clear(num_bottleneck * num_bottleneck, observe)
+    stack, upper, innovation = work.stack, work.whitened_rows, work.innovation
+    clear(num_bottleneck * num_bottleneck, upper)
     clear(num_bottleneck, innovation)
     remainder = 0.0
-    for first in range(start, stop, chunk):
-        last = min(first + chunk, stop)
-        whiten(observed, first, last, num_bottleneck, centre, work.gathered, work.residual)
+    for first in range(batch.start, batch.stop, chunk):
+        part = Batch(batch.observed, first, min(first + chunk, batch.stop))
+        count = part.stop - first
+        whiten(part, num_bottleneck, work.bottleneck_mean, work.row_weights, work.row_residuals)
         for j in range(num_bottleneck):
             for i in range(num_bottleneck):
-                stack[j * stride + i] = observe[i * num_bottleneck + j]
-            for i in range(last - first):
-                stack[j * stride + num_bottleneck + i] = work.gathered[i * num_bottleneck + j]
+                stack[j * stride + i] = upper[i * num_bottleneck + j]
+            for i in range(count):
+                stack[j * stride + num_bottleneck + i] = work.row_weights[i * num_bottleneck + j]
         for i in range(num_bottleneck):
             stack[num_bottleneck * stride + i] = innovation[i]
-        for i in range(last - first):
-            stack[num_bottleneck * stride + num_bottleneck + i] = work.residual[i]
-        height = num_bottleneck + last - first
-        orthogonalise(routines, height, num_bottleneck + 1, stack, stride, work.scales, work.lapack, work.info)
+        for i in range(count):
+            stack[num_bottleneck * stride + num_bottleneck + i] = work.row_residuals[i]
+        orthogonalise(frame.routines, num_bottleneck + count, num_bottleneck + 1, stack, stride, work)
         for i in range(num_bottleneck):
             innovation[i] = stack[num_bottleneck * stride + i]
             for j in range(i, num_bottleneck):
-                observe[i * num_bottleneck + j] = stack[j * stride + i]
+                upper[i * num_bottleneck + j] = stack[j * stride + i]
         remainder += stack[num_bottleneck * stride + num_bottleneck] ** 2
     # A direction without rows gets a trace of information, far below what rounding leaves, so that E can be solved with.
     largest = 0.0
     for i in range(num_bottleneck):
-        largest = max(largest, abs(observe[i * num_bottleneck + i]))
+        largest = max(largest, abs(upper[i * num_bottleneck + i]))
     least = max(SMALLEST_CORNER * largest, SMALLEST)
     for i in range(num_bottleneck):
-        if abs(observe[i * num_bottleneck + i]) < least:
-            observe[i * num_bottleneck + i] = least
+        if abs(upper[i * num_bottleneck + i]) < least:
+            upper[i * num_bottleneck + i] = least
     return remainder

@@ -18,8 +18,9 @@ from jaxtyping import Float
 from weft.data.layout import Layout
 from weft.engines.base import filter_flops
 from weft.engines.cpu.adjoint import Gradient
+from weft.engines.cpu.blocks import Adjoint
 from weft.engines.cpu.ends import Meeting, Side, meet, well_conditioned
-from weft.engines.cpu.filter import Asked
+from weft.engines.cpu.filter import Asked, Series
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import Component, Problem, forward_sweep, make_asked, reverse_sweep
@@ -77,21 +78,17 @@ def make_end(
     problem: Problem,
     limits: Limits,
     split: int,
-    turned_around: bool,
+    is_reversed: bool,
     queries: Layout | None,
     asked: Asked,
     brake: Brake,
     by_row: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> End:
     """The end before `split`, or the one after it, ready to run; `by_row` is where gradients in values and precisions go."""
-    if turned_around:
+    if is_reversed:
         sweep, times = reverse_sweep(problem, split, queries), np.arange(problem.num_times - 1, split - 1, -1)
     else:
         sweep, times = forward_sweep(problem, split, queries), np.arange(split)
-    if problem.start_mean is None or problem.start_covariance is None:
-        mean, covariance = np.zeros(problem.size), problem.initial_covariance()
-    else:
-        mean, covariance = problem.start_mean, problem.start_covariance.reshape(-1)
     gradient = Gradient(
         np.zeros_like(sweep.transition),
         np.zeros_like(sweep.process_noise),
@@ -99,7 +96,8 @@ def make_end(
         *(by_row or (np.empty(0), np.empty(0))),
     )
     adjoint = Side(np.zeros(problem.size), np.zeros((problem.size, problem.size)))
-    return End(Filter(problem, limits, sweep, mean, covariance, asked, brake, times), turned_around, adjoint, gradient)
+    series = Series(sweep, problem.observed, asked)
+    return End(Filter(problem, limits, series, problem.start(), brake, times), is_reversed, adjoint, gradient)
 
 
 def run_ends(ends: list[End], work: Callable[[End], None], brake: Brake) -> None:
@@ -132,10 +130,10 @@ def filter_ends(
     brake = Brake()
     by_row = np.empty_like(problem.observed.value), np.empty_like(problem.observed.precision)
     if split is not None:
-        ends = [make_end(problem, limits, split, turned, queries, asked, brake, by_row) for turned in (False, True)]
+        ends = [make_end(problem, limits, split, late, queries, asked, brake, by_row) for late in (False, True)]
         run_ends(ends, work, brake)
         square = (problem.size, problem.size)
-        left, right = (Side(end.filter.mean, end.filter.covariance.reshape(square)) for end in ends)
+        left, right = (Side(end.filter.belief.mean, end.filter.belief.covariance.reshape(square)) for end in ends)
         meeting = meet(
             left,
             right,
@@ -165,7 +163,8 @@ def there_and_back(
         end.filter.run_keeping(end.filter.num_steps / problem.num_times)
 
     def backward(end: End) -> None:
-        end.filter.run_back(end.adjoint.vector, end.adjoint.matrix.reshape(-1), end.gradient, queries is not None)
+        adjoint = Adjoint(end.adjoint.vector, end.adjoint.matrix.reshape(-1))
+        end.filter.run_back(adjoint, end.gradient, queries is not None)
 
     split = split_point(problem, limits)
     with blas_held(problem, limits, split):
@@ -191,7 +190,7 @@ def last_state(problem: Problem, limits: Limits) -> tuple[Side, float]:
     with single_blas_thread():
         end.filter.run()
     square = (problem.size, problem.size)
-    return Side(end.filter.mean, end.filter.covariance.reshape(square)), end.filter.log_normaliser
+    return Side(end.filter.belief.mean, end.filter.belief.covariance.reshape(square)), end.filter.log_normaliser
 
 
 def value_and_gradient(problem: Problem, limits: Limits) -> tuple[float, SeriesGradient]:
@@ -217,7 +216,7 @@ def component_gradient(
     readout (x) d readout = sum over steps of (dA A' - A' dA + 2 dQ Q) + 2 dPi Pi, whatever the data.
     """
     latent, count = len(part.readout), part.num_pseudo
-    state, matrix = problem.structure.state[number], problem.structure.matrix[number]
+    state, matrix = problem.frame.structure.state[number], problem.frame.structure.matrix[number]
     span = slice(state, state + latent * count)
     block = slice(matrix, matrix + latent * latent)
 
@@ -225,7 +224,7 @@ def component_gradient(
     initial, basis = np.zeros((latent, latent)), np.zeros((latent, latent))
     for end in ends:
         a, q = (
-            getattr(end.filter.sweep, name)[:, block].reshape(-1, latent, latent)
+            getattr(end.filter.series.sweep, name)[:, block].reshape(-1, latent, latent)
             for name in ("transition", "process_noise")
         )
         da, dq = (
@@ -245,7 +244,7 @@ def component_gradient(
             carried = information @ part.initial
             initial += information / 2
         else:
-            mean, covariance = end.filter.start_mean, end.filter.start_covariance.reshape(problem.size, -1)
+            mean, covariance = end.filter.start.mean, end.filter.start.covariance.reshape(problem.size, -1)
             moved = (end.adjoint.vector @ covariance[:, span] + mean[span]).reshape(latent, count)
             columns = covariance[:, span].reshape(-1, latent, count)
             rows = adjoint.reshape(latent, count, -1)

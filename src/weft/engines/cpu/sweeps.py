@@ -8,61 +8,24 @@ import numpy as np
 
 from weft.engines.base import filter_flops
 from weft.engines.cpu.adjoint import Gradient
-from weft.engines.cpu.blas import ROUTINES
-from weft.engines.cpu.blocks import Structure
+from weft.engines.cpu.blocks import Adjoint, Belief
 from weft.engines.cpu.compiled import kernels
-from weft.engines.cpu.filter import Asked, Kept, Sweep, Work
+from weft.engines.cpu.filter import Kept, Series, Stretch
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import FilterFailure, Problem
-from weft.engines.cpu.shelf import LINE, Shelf, make_aligned
-from weft.engines.cpu.triangular import BLOCK
+from weft.engines.cpu.shelf import Shelf
+from weft.engines.cpu.work import make_work
 
 # One for the process, whatever the limits of a call.
 SHELF = Shelf(for_a_while=Limits().whole_bytes)
 
 
-def make_work(structure: Structure) -> Work:
-    size = int(structure.latent @ structure.pseudo)
-    bottleneck = int(structure.pseudo.sum())
-    chunk = max(bottleneck, 64)
-    shapes = {
-        "half": bottleneck * size,
-        "prior": bottleneck**2,
-        "centre": bottleneck,
-        "gathered": chunk * bottleneck,
-        "residual": chunk,
-        "observe": bottleneck**2,
-        "innovation": bottleneck,
-        "gram": bottleneck**2,
-        "stack": (bottleneck + chunk) * (bottleneck + 1),
-        "scales": bottleneck + 1,
-        "lapack": 32 * (bottleneck + 1),
-        "cross": bottleneck * size,
-        "other": bottleneck * size,
-        "spread": chunk * bottleneck,
-        "inner": bottleneck**2,
-        "second": bottleneck**2,
-        "inverse": bottleneck * BLOCK,
-        "root": bottleneck**2,
-        "panel": BLOCK * size,
-        "mixed": int(structure.latent.max()) * size,
-        "state": size,
-        "spare": size,
-        "vector": bottleneck,
-    }
-    edges = list(itertools.accumulate((-(-length // LINE) * LINE for length in shapes.values()), initial=0))
-    memory = make_aligned(edges[-1])
-    memory[:] = 0.0
-    arrays = {name: memory[edge : edge + length] for edge, (name, length) in zip(edges, shapes.items(), strict=False)}
-    return Work(**arrays, info=np.zeros(1, dtype=np.int32))
-
-
 def kept_lengths(size: int, num_bottleneck: int, most_rows: int) -> tuple[int, ...]:
     """Numbers kept of one step, in the order of the fields of `Kept` but the last; `most_rows` of any time."""
     rank = min(most_rows, num_bottleneck)
-    observe = rank * num_bottleneck if most_rows > num_bottleneck else 0
-    return (size * size, size, rank * size, observe, rank * rank, rank)
+    whitened_rows = rank * num_bottleneck if most_rows > num_bottleneck else 0
+    return (size * size, size, rank * size, whitened_rows, rank * rank, rank)
 
 
 def carve(buffer: np.ndarray, count: int, lengths: tuple[int, ...]) -> Kept:
@@ -125,52 +88,31 @@ class Filter:
         self,
         problem: Problem,
         limits: Limits,
-        sweep: Sweep,
-        mean: np.ndarray,
-        covariance: np.ndarray,
-        asked: Asked,
+        series: Series,
+        start: Belief,
         brake: Brake,
         times: np.ndarray,
     ):
-        self.problem, self.limits, self.sweep, self.asked, self.brake, self.times = (
-            problem,
-            limits,
-            sweep,
-            asked,
-            brake,
-            times,
-        )
-        self.mean, self.covariance = mean.copy(), covariance.copy()
-        self.start_mean, self.start_covariance = mean, covariance
-        self.work = make_work(problem.structure)
+        self.problem, self.limits, self.series, self.brake, self.times = problem, limits, series, brake, times
+        self.start, self.belief = start, Belief(start.mean.copy(), start.covariance.copy())
+        self.work = make_work(problem.frame.structure)
         self.log_normaliser = 0.0
+        sweep = series.sweep
         self.num_steps = len(sweep.step)
         counts = sweep.row_stop - sweep.row_start + sweep.query_stop - sweep.query_start
         self._flops = np.concatenate([[0.0], np.cumsum(filter_flops(counts, problem.size, problem.num_bottleneck))])
         self._most_rows = int((sweep.row_stop - sweep.row_start).max(initial=0))
         self._memory = np.empty(0)
         self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1))
-        self._checkpoints: list[tuple[int, np.ndarray, np.ndarray]] = []
+        self._checkpoints: list[tuple[int, Belief | None]] = []
 
     def _forward(self, first: int, last: int, keep: bool, base: int, answer: bool) -> float:
         total = 0.0
         for begin, end in slices(self._flops, first, last, self.limits):
             self.brake.check()
+            stretch = Stretch(begin, end, base)
             share, broken = kernels().forward(
-                ROUTINES,
-                self.problem.structure,
-                self.sweep,
-                self.problem.observed,
-                self.work,
-                begin,
-                end,
-                keep,
-                base,
-                self._kept,
-                self.mean,
-                self.covariance,
-                answer,
-                self.asked,
+                self.problem.frame, self.series, self.work, stretch, self._kept, self.belief, keep, answer
             )
             if broken >= 0:
                 raise breakdown(self.problem, int(self.times[broken]))
@@ -189,37 +131,24 @@ class Filter:
         self._kept = carve(self._memory, plan.length, lengths)
         for first, last in segments(self.num_steps, plan.length):
             final = last == self.num_steps
-            if not final:
-                self._checkpoints.append((first, self.mean.copy(), self.covariance.copy()))
-            else:
-                self._checkpoints.append((first, self.mean[:0], self.covariance[:0]))
+            # The last segment is kept as it is met.
+            checkpoint = None if final else Belief(self.belief.mean.copy(), self.belief.covariance.copy())
+            self._checkpoints.append((first, checkpoint))
             self.log_normaliser += self._forward(first, last, final, first, False)
 
-    def run_back(self, pulled: np.ndarray, adjoint: np.ndarray, gradient: Gradient, answer: bool = False) -> None:
-        """Sweep back from lam and Lam after the last step (changed in place) to the first."""
+    def run_back(self, adjoint: Adjoint, gradient: Gradient, answer: bool = False) -> None:
+        """Sweep the adjoint back from after the last step to the first, in place."""
         last = self.num_steps
         while self._checkpoints:
-            first, mean, covariance = self._checkpoints.pop()
-            if last < self.num_steps:
-                self.mean, self.covariance = mean, covariance
+            first, checkpoint = self._checkpoints.pop()
+            if checkpoint is not None:
+                self.belief = checkpoint
                 self._forward(first, last, True, first, False)
             for begin, end in reversed(slices(self._flops, first, last, self.limits)):
                 self.brake.check()
+                stretch = Stretch(begin, end, first)
                 kernels().backward(
-                    ROUTINES,
-                    self.problem.structure,
-                    self.sweep,
-                    self.problem.observed,
-                    self.work,
-                    begin,
-                    end,
-                    first,
-                    self._kept,
-                    pulled,
-                    adjoint,
-                    gradient,
-                    answer,
-                    self.asked,
+                    self.problem.frame, self.series, self.work, stretch, self._kept, adjoint, gradient, answer
                 )
             last = first
         SHELF.give_back(self._memory)

@@ -9,7 +9,7 @@ from typing import no_type_check
 import numpy as np
 from numba import njit
 
-from weft.engines.cpu.blas import GRAM_PANEL, LEAST_PANEL, OPTIONS, multiply
+from weft.engines.cpu.blas import GRAM_PANEL, LEAST_PANEL, OPTIONS, multiply, plain, transposed
 from weft.engines.cpu.blocks import clear, copy
 from weft.engines.cpu.lanes import scale, subtract_padded
 
@@ -76,7 +76,8 @@ def factor_and_invert(routines, size, upper, inverse, vector, scratch):
         beside = upper[first * size + after :]
         for i in range(width):
             copy(rest, beside[i * size :], scratch[i * rest :])
-        multiply(routines, width, rest, width, 1.0, mine, BLOCK, False, scratch, rest, False, 0.0, beside, size)
+        shape = (width, rest, width)
+        multiply(routines, shape, 1.0, plain(mine, BLOCK), plain(scratch, rest), 0.0, (beside, size))
         for i in range(width):
             a = vector[first + i]
             x, y = beside[i * size : i * size + rest], vector[after : after + rest]
@@ -84,22 +85,10 @@ def factor_and_invert(routines, size, upper, inverse, vector, scratch):
                 y[j] -= a * x[j]
         for top in range(0, rest, GRAM_PANEL):
             height = min(GRAM_PANEL, rest - top)
-            multiply(
-                routines,
-                height,
-                rest - top,
-                width,
-                -1.0,
-                beside[top:],
-                size,
-                True,
-                beside[top:],
-                size,
-                False,
-                1.0,
-                upper[(after + top) * size + after + top :],
-                size,
-            )
+            right = beside[top:]
+            below = upper[(after + top) * size + after + top :]
+            shape = (height, rest - top, width)
+            multiply(routines, shape, -1.0, transposed(right, size), plain(right, size), 1.0, (below, size))
     return True
 
 
@@ -127,22 +116,8 @@ def multiply_symmetric(routines, size, inner, alpha, left, right, upper, target)
         height = min(panel, size - first)
         column = first if upper else 0
         width = size - first if upper else first + height
-        multiply(
-            routines,
-            height,
-            width,
-            inner,
-            alpha,
-            left[first * inner :],
-            inner,
-            False,
-            right[column * inner :],
-            inner,
-            True,
-            0.0,
-            target[first * size + column :],
-            size,
-        )
+        rows, columns = plain(left[first * inner :], inner), transposed(right[column * inner :], inner)
+        multiply(routines, (height, width, inner), alpha, rows, columns, 0.0, (target[first * size + column :], size))
 
 
 @njit(**OPTIONS)
@@ -153,39 +128,11 @@ def solve_transposed(routines, size, columns, upper, inverse, target, scratch):
         width = min(BLOCK, size - first)
         mine = target[first * columns :]
         if first > 0:
-            multiply(
-                routines,
-                width,
-                columns,
-                first,
-                -1.0,
-                upper[first:],
-                size,
-                True,
-                target,
-                columns,
-                False,
-                1.0,
-                mine,
-                columns,
-            )
+            above, solved = transposed(upper[first:], size), plain(target, columns)
+            multiply(routines, (width, columns, first), -1.0, above, solved, 1.0, (mine, columns))
         copy(width * columns, mine, scratch)
-        multiply(
-            routines,
-            width,
-            columns,
-            width,
-            1.0,
-            inverse[first * BLOCK :],
-            BLOCK,
-            False,
-            scratch,
-            columns,
-            False,
-            0.0,
-            mine,
-            columns,
-        )
+        block, right = plain(inverse[first * BLOCK :], BLOCK), plain(scratch, columns)
+        multiply(routines, (width, columns, width), 1.0, block, right, 0.0, (mine, columns))
 
 
 @njit(**OPTIONS)
@@ -197,36 +144,8 @@ def solve(routines, size, columns, upper, inverse, target, scratch):
         after = first + width
         mine = target[first * columns :]
         if after < size:
-            multiply(
-                routines,
-                width,
-                columns,
-                size - after,
-                -1.0,
-                upper[first * size + after :],
-                size,
-                False,
-                target[after * columns :],
-                columns,
-                False,
-                1.0,
-                mine,
-                columns,
-            )
+            beside, solved = plain(upper[first * size + after :], size), plain(target[after * columns :], columns)
+            multiply(routines, (width, columns, size - after), -1.0, beside, solved, 1.0, (mine, columns))
         copy(width * columns, mine, scratch)
-        multiply(
-            routines,
-            width,
-            columns,
-            width,
-            1.0,
-            inverse[first * BLOCK :],
-            BLOCK,
-            True,
-            scratch,
-            columns,
-            False,
-            0.0,
-            mine,
-            columns,
-        )
+        block, right = transposed(inverse[first * BLOCK :], BLOCK), plain(scratch, columns)
+        multiply(routines, (width, columns, width), 1.0, block, right, 0.0, (mine, columns))
