@@ -3,12 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+LOWEST := .venv-lowest
+# Every dependency is used by one of these.
+CORE := tests/test_model.py tests/data/test_files.py tests/inference/test_storage.py tests/test_scores.py \
+	tests/estimator/test_against_dense.py tests/cli/test_verbs.py tests/report/test_page.py
 
-.PHONY: help demo test check format lint types imports tests bench clean
+.PHONY: help demo test check format lint types imports tests lowest bench clean
 
 help:
 	@echo "make demo    fit real data and show what comes out"
 	@echo "make test    everything CI runs: format, lint, types, imports, tests"
+	@echo "make lowest  a core of the tests with the lowest versions that pyproject.toml allows"
 	@echo "make bench   timings of the engines on this machine"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make clean   remove the environment and caches"
@@ -43,8 +48,18 @@ imports: $(INSTALLED)
 tests: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal
 
+lowest: $(LOWEST)/.installed
+	WEFT_TESTS_CHECK_SHAPES=no $(LOWEST)/bin/python -m pytest -q $(CORE)
+
+$(LOWEST)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(LOWEST)/bin/python .ci/lowest_versions.py > $(LOWEST)/lowest.txt
+	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/lowest.txt --editable . --group core
+	@touch $@
+
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/engine.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist
+	rm -rf $(VENV) $(LOWEST) .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist

@@ -5,6 +5,7 @@ import contextlib
 import io
 import os
 import pathlib
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -16,13 +17,13 @@ from weft.cli import main
 from weft.project.settings import read_settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 TAKES_MINUTES = ("weft demo",)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_examples_run(page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -71,7 +72,35 @@ def test_every_verb_is_in_the_guide() -> None:
             assert f"`weft {verb}" in text, f"the guide does not tell of `weft {verb}`"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: f"{page.parent.name}/{page.stem}")
 def test_links_lead_somewhere(page: pathlib.Path) -> None:
     for target in LINK.findall(page.read_text(encoding="utf-8")):
         assert os.path.exists(page.parent / target), f"{page.name} links to {target}, which is not there"
+
+
+NAMED = re.compile(r"`(weft(?:_experiments)?(?:\.\w+)+)`")
+FILE = re.compile(r"`((?:[a-z_]+/)*[a-z_]+\.py)`")
+
+
+@pytest.mark.parametrize("page", ["docs/architecture.md", "CONTRIBUTING.md", "docs/extending.md"])
+def test_pages_name_what_is_there(page: str) -> None:
+    """Every function, class and file that a page for contributors sends its reader to."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for name in NAMED.findall(text):
+        pkgutil.resolve_name(name)
+    for file in FILE.findall(text):
+        # Below the package or the repository; a bare name may be that of any module of the package.
+        is_there = (ROOT / file).exists() or any((ROOT / "src" / "weft").rglob(file))
+        assert is_there, f"{page} names {file}, which is not there"
+
+
+def test_the_paper_has_the_labels_of_the_map(shared_data: pathlib.Path) -> None:
+    paper = shared_data.parent / "paper" / "paper.tex"
+    if not paper.exists():
+        pytest.skip("the paper's source is not beside the data")
+    labels = set(re.findall(r"\\label\{([^}]*)\}", paper.read_text(encoding="utf-8")))
+    cited = re.findall(
+        r"`((?:eqn|thm|alg|sec):[a-z-]+)`", (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    )
+    assert len(cited) > 20
+    assert set(cited) <= labels

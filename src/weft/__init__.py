@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Gaussian processes for large space-time data.
 
-Public names are loaded on first use, so that `import weft` and `weft --help` stay light.
+Public names are loaded on first use, so that `import weft` and `weft --help` stay light; `__init__.pyi` says the same to type checkers.
 """
 
 import importlib
@@ -60,15 +60,23 @@ _HOMES = {
     "weft.training.priors": ("LogNormalPrior", "NormalPrior"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("domains", "testing")
 
 __version__ = "0.1.0"
-__all__ = sorted([*_HOME_OF, "__version__"])
+__all__ = sorted([*_HOME_OF, *_MODULES, "__version__"])
+
+
+def _home_of(name: str) -> str | None:
+    """The module that has `name`, or is it; None where nothing is called so."""
+    return f"weft.{name}" if name in _MODULES else _HOME_OF.get(name)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME_OF:
+    home = _home_of(name)
+    if home is None:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOME_OF[name]), name)
+    module = importlib.import_module(home)
+    value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -2,13 +2,31 @@
 """What counts as an array here, and the checks that JAX can compute: in double precision, in a process of its own."""
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
-# What a user may give for numbers: NumPy, JAX, lists, columns of a table. Checked where it comes in, not by its type.
-ArrayLike = Any
+T = TypeVar("T")
+
+# `Given[Kernel | None]`: what a caller may give, for a static checker. When the program runs anything gets in, and whoever takes
+# it says in a sentence what is wrong with it, also while the tests check every other annotation.
+if TYPE_CHECKING:
+    Given = Annotated[T, "checked by hand"]
+else:
+
+    class Given:
+        """`Given[X]` is X to a static checker and anything to a running program."""
+
+        def __class_getitem__(cls, kinds: Any) -> Any:
+            return Annotated[Any, kinds]
+
+
+# What a user may give for numbers: NumPy, JAX, lists, columns of a table.
+ArrayLike = Given[npt.ArrayLike | jax.Array]
+# One number, which JAX may have made.
+Scalar = float | np.number[Any] | jax.Array
 
 # Data stay NumPy until they meet a model; inside a transformation everything is a JAX array. Shapes and kinds are
 # checked while the tests run; a static checker would only see that the two differ.

@@ -5,12 +5,16 @@ from typing import Any
 
 import equinox as eqx
 import numpy as np
+import numpy.typing as npt
 
-from weft.arrays import require_float64
+from weft.arrays import Given, require_float64
 from weft.domains import Parametrised
 from weft.kernels import Constant, Linear, Separable, SumSeparable
 from weft.likelihoods import Likelihood
-from weft.state_space.basis import AllPlaces, Basis, as_basis
+from weft.state_space.basis import AllPlaces, Basis, FeatureMap, as_basis
+
+# What `pseudo_points` may be for one component.
+Reduction = npt.ArrayLike | FeatureMap | Basis
 
 
 class ConstantMean(eqx.Module):
@@ -54,10 +58,10 @@ class Model(Parametrised):
 
     def __init__(
         self,
-        kernel: Any,
-        likelihood: Any,
-        pseudo_points: Any = None,
-        mean: Any = None,
+        kernel: Given[Separable | SumSeparable],
+        likelihood: Given[Likelihood],
+        pseudo_points: Given[Reduction | tuple[Reduction, ...] | None] = None,
+        mean: Given[ConstantMean | LinearMean | None] = None,
     ):
         require_float64()
         if not isinstance(kernel, Separable | SumSeparable):

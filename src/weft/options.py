@@ -7,14 +7,56 @@ made from them. Nothing heavy is imported, so that `weft --help` answers at once
 
 import dataclasses
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar, dataclass_transform
+
+LikelihoodName = Literal[
+    "bernoulli",
+    "beta",
+    "binomial",
+    "exponential",
+    "gamma",
+    "gaussian",
+    "laplace",
+    "log_normal",
+    "negative_binomial",
+    "poisson",
+    "student_t",
+    "zero_inflated_poisson",
+]
+TransformName = Literal["identity", "log", "sqrt", "logit", "log1p"]
 
 if TYPE_CHECKING:
-    from weft.engines.base import Engine
+    from collections.abc import Sequence
 
-__all__ = ["Options", "Written", "written_options"]
+    import numpy as np
+    import numpy.typing as npt
+
+    from weft.engines.base import Engine
+    from weft.kernels import Separable, SumSeparable
+    from weft.likelihoods import Likelihood
+    from weft.state_space.basis import FeatureMap
+
+    Columns = str | Sequence[str]
+    GivenKernel = Separable | SumSeparable | None
+    GivenLikelihood = Likelihood | LikelihoodName
+    GivenPoints = int | Literal["auto"] | npt.NDArray[np.floating[Any]] | FeatureMap | None
+    GivenTransform = TransformName | None
+    Seasons = str | Sequence[str | float]
+    LearningRows = int | Literal["auto"] | None
+    ProgressStyle = Literal["auto", "bar", "log"] | None
+else:
+    # To a running program anything may be given: `fit` says in a sentence what is wrong with it.
+    Columns = GivenKernel = GivenLikelihood = GivenPoints = GivenTransform = Seasons = LearningRows = ProgressStyle = (
+        Any
+    )
+
+__all__ = ["HeldOutBy", "Of", "Options", "Written", "written_options"]
 
 T = TypeVar("T")
+
+# What is predicted, and how rows are held out.
+Of = Literal["observation", "field"]
+HeldOutBy = Literal["station", "block", "random", "time"]
 
 
 class Written(NamedTuple):
@@ -58,9 +100,11 @@ class Options:
     """Arguments of `SpaceTimeGP`, which tells what they mean. Those that are not written anywhere are for Python alone."""
 
     time: str = _data(str, "The column of times. Guessed if not given, as are --space and --target.", example="date")
-    space: Any = _data(tuple[str, ...], "Columns that say where, such as lat,lon,elevation.", example=("lat", "lon"))
+    space: Columns = _data(
+        tuple[str, ...], "Columns that say where, such as lat,lon,elevation.", example=("lat", "lon")
+    )
     target: str = _data(str, "The column to learn.", example="value")
-    covariates: Any = _data(tuple[str, ...], "Columns with linear effects.", default=(), example=("name",))
+    covariates: Columns = _data(tuple[str, ...], "Columns with linear effects.", default=(), example=("name",))
     noise_variance: str | None = _data(
         str, "The column of each row's own noise variance.", default=None, example="variance"
     )
@@ -76,24 +120,26 @@ class Options:
         str, "How times are written where that is not plain, such as %d/%m/%Y.", default=None, example="%d/%m/%Y"
     )
     units: str | None = _data(str, "Units of the target, for gridded output.", default=None, example="degC")
-    kernel: Any = None
-    likelihood: Any = _model(str, "gaussian, student_t, poisson, negative_binomial, bernoulli, ...", default="gaussian")
-    pseudo_points: Any = _model(int | str, "A count, auto, or exact.", default="auto", words={"exact": None})
-    transform: str | None = _model(
+    kernel: GivenKernel = None
+    likelihood: GivenLikelihood = _model(
+        str, "gaussian, student_t, poisson, negative_binomial, bernoulli, ...", default="gaussian"
+    )
+    pseudo_points: GivenPoints = _model(int | str, "A count, auto, or exact.", default="auto", words={"exact": None})
+    transform: GivenTransform = _model(
         str, "Of the target: log, log1p, sqrt, logit or identity.", default=None, example="log"
     )
-    seasonality: Any = _model(
+    seasonality: Seasons = _model(
         tuple[str | float, ...], "yearly, weekly, daily, or lengths such as 12h.", default=(), example=("yearly",)
     )
     power: float = _model(float, "0 for the variational bound, 1 for FITC, between for power EP.", default=0.0)
     engine: "str | Engine" = _model(str, "auto, cpu, scan or parallel.", default="auto")
     seed: int = _model(int, "Of everything that is drawn.", default=0)
     max_iterations: int = _model(int, "Where to stop learning at the latest.", default=100)
-    learning_rows: int | str | None = _model(
+    learning_rows: LearningRows = _model(
         int | str, "Rows to learn parameters from: a count, auto, or all.", default="auto", words={"all": None}
     )
     place_offsets: bool = _model(bool, "Whether a place may have a level of its own.", default=True)
-    progress: str | None = "auto"
+    progress: ProgressStyle = "auto"
 
 
 def written_options(section: str | None = None) -> dict[str, Written]:

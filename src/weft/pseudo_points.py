@@ -3,13 +3,14 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from jaxtyping import Float, Int
 from scipy.spatial import KDTree
 
-from weft.arrays import AnyArray, ArrayLike, require_float64
+from weft.arrays import AnyArray, ArrayLike, Given, require_float64
 from weft.data.observations import Observations, distinct_places
 from weft.kernels import Kernel, Matern32, Separable, SumSeparable
 
@@ -42,10 +43,10 @@ class WeightedPlaces(NamedTuple):
 
 def place(
     data: Observations | ArrayLike,
-    count: int | str | ArrayLike = "auto",
+    count: Given[int | Literal["auto"] | npt.NDArray[np.floating[Any]]] = "auto",
     *,
-    method: str | None = None,
-    weights: str = "rows",
+    method: Given[Literal["kmeans", "greedy", "grid"] | None] = None,
+    weights: Given[Literal["rows", "places"]] = "rows",
     kernel: Kernel | Separable | SumSeparable | None = None,
     tolerance: float = 0.01,
     max_points: int = 500,

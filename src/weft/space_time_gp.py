@@ -6,13 +6,13 @@ import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 
-from weft.arrays import require_whole
+from weft.arrays import Given, require_whole
 from weft.data.archive import write_archive
-from weft.data.tables import GridTable, Table
+from weft.data.tables import AnyTable, GridTable, Table
 from weft.data.transforms import check_levels
 from weft.estimator.answers import answer_columns, as_answer, stack_draws
 from weft.estimator.columns import Roles, read_measurements, roles_among
@@ -24,16 +24,21 @@ from weft.estimator.scikit_learn import Scores, regressor_tags
 from weft.estimator.storage import KIND, Stored, to_plain_estimator
 from weft.estimator.validation import cross_validate
 from weft.inference.prediction import check_of
-from weft.options import Options
+from weft.options import HeldOutBy, Of, Options
 from weft.training.estimate import available_memory
+from weft.training.progress import Iteration
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["SpaceTimeGP"]
 
 logger = logging.getLogger("weft")
 
 _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)}
-# Rows predicted at a time when a table is answered piece by piece. Each piece costs a pass over the series, so as few as
-# a quarter of the memory there is allows, at so many bytes a row.
+
+# Rows predicted at a time when a table is answered piece by piece. Each piece costs a pass over the series, so pieces are as large as a
+# quarter of the free memory can hold, at so many bytes a row, and never smaller than this.
 _ROWS_AT_ONCE = 1_000_000
 _BYTES_PER_ROW = 600
 
@@ -81,12 +86,12 @@ class SpaceTimeGP(Options):
     @in_float64
     def fit(
         self,
-        table: Any,
-        y: Any = None,
+        table: Given[AnyTable],
+        y: Given[None] = None,
         *,
-        checkpoint: str | os.PathLike | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         resume: bool = False,
-        callback: Callable | None = None,
+        callback: Callable[[Iteration], None] | None = None,
     ) -> "SpaceTimeGP":
         """Learn from a pandas, polars, pyarrow or xarray table. The target is one of its columns, so `y` stays None.
 
@@ -112,7 +117,9 @@ class SpaceTimeGP(Options):
         return self
 
     @in_float64
-    def predict(self, table: Any, quantiles: Sequence[float] = (0.05, 0.95), *, of: str = "observation") -> Any:
+    def predict(
+        self, table: Given[AnyTable], quantiles: Sequence[float] = (0.05, 0.95), *, of: Given[Of] = "observation"
+    ) -> Given[AnyTable]:
         """The table with columns mean, sd, latent_sd and q0.05, ... added: same kind, index and order.
 
         `of="observation"` predicts what would be measured, noise included; `of="field"` what is behind it: for counts
@@ -122,19 +129,21 @@ class SpaceTimeGP(Options):
         return self._predict(self._learned().roles.table(table, with_target=False), quantiles, of)
 
     def predict_pieces(
-        self, table: Any, quantiles: Sequence[float] = (0.05, 0.95), *, of: str = "observation"
-    ) -> Iterator[Any]:
+        self, table: Given[AnyTable], quantiles: Sequence[float] = (0.05, 0.95), *, of: Given[Of] = "observation"
+    ) -> Iterator[Given[AnyTable]]:
         """The same piece by piece, for tables whose answer would not fit into memory; `write_pieces` takes them.
 
-        Pieces hold a million rows, or as many as a quarter of the memory there is takes: of a frame rows, of a grid
-        slices along its first dimension.
+        A piece holds a million rows, or more if a quarter of the free memory holds more: rows of a frame, slices of a grid along its
+        first dimension.
         """
         whole = self._learned().roles.table(table, with_target=False)
         for piece in _pieces(whole):
             yield in_float64(self._predict)(piece, quantiles, of)
 
     @in_float64
-    def sample(self, table: Any, num: int = 10, seed: int = 0, *, of: str = "observation") -> Any:
+    def sample(
+        self, table: Given[AnyTable], num: int = 10, seed: int = 0, *, of: Given[Of] = "observation"
+    ) -> Given[AnyTable]:
         """Joint draws over the table's rows, across places and times: columns draw_0, draw_1, ... added.
 
         An xarray Dataset gets one variable `draws` whose first dimension is `draw`.
@@ -146,18 +155,20 @@ class SpaceTimeGP(Options):
         asked = fitted.roles.table(table, with_target=False)
         draws = fitted.draws(read_measurements(asked, fitted.roles, with_target=False), num, seed, of)
         columns = {f"draw_{number}": draw for number, draw in enumerate(draws)}
-        answer = as_answer(asked, columns, fitted, of=of, units=self.units)
-        return stack_draws(answer, list(columns)) if isinstance(asked, GridTable) else answer
+        answer: Any = as_answer(asked, columns, fitted, of=of, units=self.units)
+        if isinstance(asked, GridTable):
+            answer = stack_draws(answer, list(columns))
+        return answer
 
     @in_float64
-    def update(self, table: Any) -> "SpaceTimeGP":
+    def update(self, table: Given[AnyTable]) -> "SpaceTimeGP":
         """Take in more rows without learning again: scales and parameters stay, answers use all rows from here on."""
         fitted = self._learned()
         self._keep(fitted.updated(fitted.read(table)))
         return self
 
     @in_float64
-    def score(self, table: Any, y: Any = None) -> Scores:
+    def score(self, table: Given[AnyTable], y: Given[None] = None) -> Scores:
         """Named scores of predictions for the table's rows, which the model should not have seen: a dict.
 
         CRPS, log density, errors, coverage and PIT; then `mean_crps_<baseline>` of what anyone could predict from the
@@ -176,7 +187,7 @@ class SpaceTimeGP(Options):
         return Scores(found)
 
     @in_float64
-    def score_rows(self, table: Any) -> Any:
+    def score_rows(self, table: Given[AnyTable]) -> "pd.DataFrame":
         """The scores behind `score`, as a pandas frame with one line a model and row; `weft.compare` takes two."""
         fitted = self._learned()
         return fitted.score_rows(fitted.read(table), self.seed)
@@ -184,14 +195,14 @@ class SpaceTimeGP(Options):
     @in_float64
     def cross_validate(
         self,
-        table: Any,
-        by: str = "station",
+        table: Given[AnyTable],
+        by: Given[HeldOutBy] = "station",
         folds: int | None = None,
         *,
         refit: bool = False,
-        output: str = "scores",
+        output: Given[Literal["scores", "rows"]] = "scores",
         seed: int | None = None,
-    ) -> Any:
+    ) -> "pd.DataFrame":
         """Scores of held-out rows, beside those of naive baselines given the same rows: a tidy pandas frame.
 
         `by`: "station" holds out whole places, "block" whole neighbourhoods, "random" rows, and "time" predicts each
@@ -216,7 +227,7 @@ class SpaceTimeGP(Options):
         )
 
     @in_float64
-    def effects(self) -> Any:
+    def effects(self) -> "pd.DataFrame":
         """Slopes of the covariates, per unit of each and in the target's units (transformed, if it is), as a frame."""
         import pandas as pd
 
@@ -233,7 +244,7 @@ class SpaceTimeGP(Options):
         return self._learned().summary(self.units)
 
     @in_float64
-    def save(self, path: str | os.PathLike, *, rows: bool = True) -> None:
+    def save(self, path: str | os.PathLike[str], *, rows: bool = True) -> None:
         """Write the estimator with all it learned to one file, whole or not at all; `weft.load` reads it.
 
         Without `rows` the file is smaller and holds no measurement: it predicts the same, but has no baselines to score
@@ -252,7 +263,7 @@ class SpaceTimeGP(Options):
         made._keep(stored.fitted)
         return made
 
-    def report(self, path: str | os.PathLike, **options: Any) -> None:
+    def report(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write one self-contained HTML page about the model; options are those of `weft.report.write_report`."""
         from weft.report import write_report
 

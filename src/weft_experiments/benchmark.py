@@ -101,10 +101,10 @@ class Pace:
     """Seconds a time of each method so far, by which hopelessly long timings are known beforehand."""
 
     def __init__(self) -> None:
-        self.seconds_a_time: dict[tuple, float] = {}
+        self.seconds_a_time: dict[tuple[Any, ...], float] = {}
         self.left_out: list[str] = []
 
-    def allows(self, what: tuple, num_times: int) -> bool:
+    def allows(self, what: tuple[Any, ...], num_times: int) -> bool:
         expected = self.seconds_a_time.get(what, 0.0) * num_times
         if expected > TOO_LONG:
             self.left_out.append(
@@ -112,7 +112,7 @@ class Pace:
             )
         return expected <= TOO_LONG
 
-    def record(self, what: tuple, num_times: int, seconds: float) -> None:
+    def record(self, what: tuple[Any, ...], num_times: int, seconds: float) -> None:
         self.seconds_a_time[what] = seconds / num_times
 
 

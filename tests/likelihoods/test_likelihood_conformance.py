@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -29,13 +28,11 @@ from weft.likelihoods import (
     StudentT,
     ZeroInflatedPoisson,
 )
+from weft.testing.likelihoods import MEAN, SCORES, VARIANCE, WEIGHTS, F, check_likelihood, everything
 
 EXPOSURE = np.array([1.0, 0.2, 30.0, 4.0, 1.0, 2500.0])
 TRIALS = np.array([1.0, 7.0, 300.0, 2.0, 12.0, 40.0])
 NOISE = np.array([0.1, 0.0, 2.0, 0.3, 1e-3, 0.5])
-MEAN = np.array([0.4, -1.3, 2.0, 0.0, -0.2, 1.1])
-VARIANCE = np.array([0.5, 3.0, 0.01, 9.0, 1e-6, 1.0])
-F = np.array([0.1, -2.0, 1.5, 4.0, -0.5, 0.7])
 
 
 @dataclasses.dataclass
@@ -180,10 +177,6 @@ CASES = {
 }
 every_case = pytest.mark.parametrize("name", CASES)
 
-# Evenly spaced and far out: for smooth functions exact to rounding, for a kink to the square of the spacing.
-SCORES = np.linspace(-14.0, 14.0, 40001)[:, None]
-WEIGHTS = np.exp(-0.5 * SCORES**2) / np.sum(np.exp(-0.5 * SCORES**2))
-
 
 def is_discrete(case):
     return hasattr(case.distribution(F, **case.parameters), "logpmf")
@@ -204,31 +197,15 @@ def oracle_cumulative(case, values):
     return np.sum(10 * WEIGHTS[every] * at_nodes.cdf(values), axis=0)
 
 
-@eqx.filter_jit
-def everything(likelihood, values, f, mean, variance, extra):
-    """All that is traced, compiled once a case."""
-
-    def total(arguments):
-        likelihood, mean, variance = arguments
-        expected = likelihood.expected_log_density(values, mean, variance, extra)
-        return jnp.sum(expected), expected
-
-    gradient, expected = eqx.filter_grad(total, has_aux=True)((likelihood, mean, variance))
-    slope = jax.grad(lambda f: jnp.sum(likelihood.log_density(values, f, extra)))(f)
-    return {
-        "log_density": likelihood.log_density(values, f, extra),
-        "slope": slope,
-        "expected": expected,
-        "gradient": gradient,
-        "predicted": likelihood.predict(mean, variance, extra),
-        "initial": likelihood.initial(values, extra),
-    }
-
-
 @functools.cache
 def computed(name):
     case = CASES[name]
-    return everything(case.likelihood, jnp.array(case.values), F, MEAN, VARIANCE, case.extra)
+    likelihood, values = case.likelihood, jnp.array(case.values)
+    return {
+        **everything(likelihood, values, F, MEAN, VARIANCE, case.extra),
+        "predicted": eqx.filter_jit(likelihood.predict)(MEAN, VARIANCE, case.extra),
+        "initial": eqx.filter_jit(likelihood.initial)(values, case.extra),
+    }
 
 
 @every_case
@@ -338,28 +315,7 @@ def test_start_is_near_the_best_f(name):
 
 
 @every_case
-def test_extreme_fields_give_finite_numbers(name):
+def test_laws_of_likelihoods(name):
     case = CASES[name]
-    for mean in (-50.0, 50.0):
-        for variance in (0.0, 1e-12, 100.0):
-            means, variances = np.full(6, mean), np.full(6, variance)
-            results = everything(case.likelihood, jnp.array(case.values), means, means, variances, case.extra)
-            for what in ("log_density", "slope", "expected", "gradient"):
-                assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(results[what])), (what, mean, variance)
-
-
-@every_case
-def test_no_variance_means_the_density_itself(name):
-    case = CASES[name]
-    results = everything(case.likelihood, jnp.array(case.values), F, F, np.zeros(6), case.extra)
-    # The floor on the variance, 1e-16, times a curvature of some thousands.
-    assert_allclose(results["expected"], results["log_density"], rtol=1e-10, atol=1e-10)
-
-
-@every_case
-def test_check_accepts_values_and_missing_ones(name):
-    case = CASES[name]
-    values = np.array(case.values)
-    case.likelihood.check(values, case.extra)
-    values[2] = np.nan
-    case.likelihood.check(values, jax.tree.map(lambda array: np.where(np.arange(6) == 2, np.nan, array), case.extra))
+    # The kink of Laplace's density falls between two nodes; the widest f of a row is read from a grid too coarse for its sharp counts.
+    check_likelihood(case.likelihood, case.values, case.extra, tolerance=max(case.tolerance, 1e-6))

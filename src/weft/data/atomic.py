@@ -14,7 +14,7 @@ __all__ = ["check_output", "whole_file", "whole_folder"]
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
-def check_output(path: str | os.PathLike, *, is_folder: bool = False) -> pathlib.Path:
+def check_output(path: str | os.PathLike[str], *, is_folder: bool = False) -> pathlib.Path:
     """`path` with links resolved, after making sure now, before any long work, that a file can be made there.
 
     With `is_folder`, that a store can be which is a folder.
@@ -37,7 +37,7 @@ def check_output(path: str | os.PathLike, *, is_folder: bool = False) -> pathlib
 
 
 @contextlib.contextmanager
-def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+def whole_file(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     """A new path beside `path` to write to; at the end it becomes `path`, and after an error it is gone."""
     target = check_output(path)
     part = _beside(target)
@@ -52,7 +52,7 @@ def whole_file(path: str | os.PathLike) -> Iterator[pathlib.Path]:
 
 
 @contextlib.contextmanager
-def whole_folder(path: str | os.PathLike) -> Iterator[pathlib.Path]:
+def whole_folder(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     """As `whole_file`, for a store that is a folder; an earlier one is moved aside, then replaced, then removed."""
     target = check_output(path, is_folder=True)
     part, old = _beside(target), _beside(target)
@@ -91,7 +91,7 @@ def _flush(path: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def _plain_errors(path: str | os.PathLike) -> Iterator[None]:
+def _plain_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Say in one sentence what the system or a library means."""
     try:
         yield

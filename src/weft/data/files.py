@@ -46,7 +46,7 @@ _ROWS_AT_ONCE = 1_000_000
 _CHUNK_VALUES = 131_072
 
 
-def file_kind(path: str | os.PathLike) -> str:
+def file_kind(path: str | os.PathLike[str]) -> str:
     """`csv`, `parquet`, `netcdf` or `zarr`, by the ending of the name."""
     name = pathlib.Path(path).name.lower()
     for ending, kind in ENDINGS.items():
@@ -55,12 +55,12 @@ def file_kind(path: str | os.PathLike) -> str:
     raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name must end in {', '.join(ENDINGS)}")
 
 
-def check_table_output(path: str | os.PathLike) -> None:
+def check_table_output(path: str | os.PathLike[str]) -> None:
     """Make sure, before any long work, that a table can be written there, of the kind its name says."""
     check_output(path, is_folder=file_kind(path) == "zarr")
 
 
-def read_table(path: str | os.PathLike) -> "pd.DataFrame | xr.Dataset":
+def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
     """A pandas frame from csv and parquet, an xarray Dataset from NetCDF and Zarr.
 
     Times in csv stay text, exactly as written, and so do codes such as 007 and NA: nothing about them is guessed here.
@@ -82,13 +82,13 @@ def read_table(path: str | os.PathLike) -> "pd.DataFrame | xr.Dataset":
     return table
 
 
-def read_table_to_answer(path: str | os.PathLike, output: str | os.PathLike) -> "pd.DataFrame | xr.Dataset":
+def read_table_to_answer(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
     """The table at `path`, as a Dataset where `output` is to be one, so that answers are described as those are."""
     table = read_table(path)
     return as_dataset(table) if file_kind(output) in ("netcdf", "zarr") else table
 
 
-def write_table(data: Any, path: str | os.PathLike) -> None:
+def write_table(data: Any, path: str | os.PathLike[str]) -> None:
     """A table of any kind to a file of any kind; points of a grid become rows where the file has no dimensions."""
     kind = file_kind(path)
     if kind == "parquet" and _is_pandas(data):
@@ -109,7 +109,7 @@ def write_table(data: Any, path: str | os.PathLike) -> None:
     write_pieces((_native(table.rows(start, start + _ROWS_AT_ONCE)) for start in starts), path)
 
 
-def write_pieces(pieces: Iterable[Any], path: str | os.PathLike) -> None:
+def write_pieces(pieces: Iterable[Any], path: str | os.PathLike[str]) -> None:
     """Tables one after another into one file, holding one at a time.
 
     Frames follow each other by rows. Datasets follow each other along the first dimension of their widest variable.

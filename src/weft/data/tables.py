@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, TypeVar, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -19,8 +19,12 @@ from jaxtyping import Bool, Float, Int
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+    from narwhals.typing import IntoDataFrame
 
-__all__ = ["FrameTable", "GridTable", "Table", "as_table", "distinct_rows", "name_rows", "numbers"]
+__all__ = ["AnyTable", "FrameTable", "GridTable", "Table", "as_table", "distinct_rows", "name_rows", "numbers"]
+
+# A table as its owner has it; what is answered is of the same kind.
+AnyTable = TypeVar("AnyTable", bound="Table | IntoDataFrame | xr.Dataset | xr.DataArray")
 
 # What people write for "no value" in a column of numbers that was read as text.
 _MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "<na>"})
@@ -289,7 +293,7 @@ def _grid_table(data: Any, columns: Sequence[str] | None) -> GridTable:
     return GridTable(data, dims, 0, math.prod(data.sizes[dim] for dim in dims))
 
 
-def _dimension_order(dataset: "xr.Dataset") -> list:
+def _dimension_order(dataset: "xr.Dataset") -> list[Any]:
     """Dimensions in the order of the widest variable, so that a map stays (time, lat, lon); then the rest as listed."""
     widest = max(dataset.variables.values(), key=lambda variable: variable.ndim, default=None)
     first = list(widest.dims) if widest is not None and widest.ndim > 1 else []

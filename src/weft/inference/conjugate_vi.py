@@ -17,6 +17,7 @@ else moves it.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -306,9 +307,11 @@ class _Problem:
         )
 
 
-@eqx.filter_value_and_grad
-def normaliser_and_gradient(given: tuple[Chain, Float[Array, "place bottleneck"], Rows], engine: Engine) -> Any:
+def log_normaliser(given: tuple[Chain, Float[Array, "place bottleneck"], Rows], engine: Engine) -> Float[Array, ""]:
     return engine.log_normaliser(*given)
+
+
+normaliser_and_gradient: Callable[..., Any] = eqx.filter_value_and_grad(log_normaliser)
 
 
 def natural_target(terms: RowTerms, mean: Float[np.ndarray, " row"], variance: Float[np.ndarray, " row"]) -> Natural:

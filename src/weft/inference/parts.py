@@ -100,7 +100,7 @@ def _read_rows(plain: dict[str, Any], arrays: list[np.ndarray]) -> Observations:
     part = {name: from_plain(item, arrays) for name, item in plain.items()}
     empty = part["empty_times"]
 
-    def padded(name: str, filler: float) -> np.ndarray | None:
+    def padded(name: str, filler: float) -> Any:
         return None if part[name] is None else np.concatenate([part[name], np.full(len(empty), filler)])
 
     return Observations(

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from weft.arrays import ARRAYS, AnyArray, is_concrete, require_float64
+from weft.arrays import ARRAYS, AnyArray, ArrayLike, Given, Scalar, is_concrete, require_float64
 from weft.domains import Parametrised, as_float64, positive
 
 # The attributes that lead to a field, one after another.
@@ -106,7 +106,7 @@ class Kernel(Parametrised):
         """`xs` in length scales: the nearer two rows by Euclid, the more alike; no column where the kernel knows no nearness."""
         return jnp.zeros((xs.shape[0], 0))
 
-    def __call__(self, xs: Any, ys: Any = None) -> Float[Array, "x y"]:
+    def __call__(self, xs: ArrayLike, ys: ArrayLike | None = None) -> Float[Array, "x y"]:
         """The covariance matrix of `xs` and `ys` (of `xs` with itself if not given); a vector is one column."""
         require_float64()
         first = as_columns(xs)
@@ -118,19 +118,19 @@ class Kernel(Parametrised):
                 self.check_width(inputs.shape[1])
         return self.covariance(first, second)
 
-    def __add__(self, other: Any) -> "Kernel":
+    def __add__(self, other: Given["Kernel"]) -> "Kernel":
         return Sum(self, other) if isinstance(other, Kernel) else NotImplemented
 
-    def __radd__(self, other: Any) -> "Kernel":
+    def __radd__(self, other: Given[int]) -> "Kernel":
         # So that sum(kernels) works, which starts from the integer 0.
         return self if isinstance(other, int) and other == 0 else NotImplemented
 
-    def __mul__(self, other: Any) -> "Kernel":
+    def __mul__(self, other: Given["Kernel | Scalar"]) -> "Kernel":
         if isinstance(other, Kernel):
             return Product(self, other)
         return Scaled(self, as_float64(other)) if is_scalar(other) else NotImplemented
 
-    def __rmul__(self, other: Any) -> "Kernel":
+    def __rmul__(self, other: Given[Scalar]) -> "Kernel":
         return Scaled(self, as_float64(other)) if is_scalar(other) else NotImplemented
 
 

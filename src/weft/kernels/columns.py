@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """A kernel that looks at some of the columns only."""
 
-from typing import Any
+from collections.abc import Iterable
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray
+from weft.arrays import AnyArray, Given
 from weft.kernels.base import FieldPath, Kernel, below
 
 
@@ -23,13 +23,13 @@ class Columns(Kernel):
     kernel: Kernel
     columns: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, kernel: Any, columns: Any):
+    def __init__(self, kernel: Given[Kernel], columns: Given[Iterable[int]]):
         if not isinstance(kernel, Kernel):
             raise TypeError(f"Columns takes a kernel such as weft.EQ(1.0); it is {kernel!r}")
         numbers = tuple(int(column) for column in columns)
         if not numbers or len(set(numbers)) < len(numbers) or min(numbers) < 0:
             raise ValueError(
-                f"Columns: columns must be distinct numbers from 0 up, at least one; they are {list(columns)}"
+                f"Columns: columns must be distinct numbers from 0 up, at least one; they are {list(numbers)}"
             )
         self.kernel = kernel
         self.columns = numbers

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Kernels of space and time: separable ones and their sums."""
 
-from typing import Any
+from collections.abc import Iterable
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray
+from weft.arrays import AnyArray, ArrayLike, Given, Scalar
 from weft.domains import Parametrised, positive
 from weft.kernels.base import Kernel, as_columns, is_scalar
 
@@ -23,7 +23,7 @@ class Separable(Parametrised):
     time: Kernel
     variance: Float[AnyArray, ""] = positive()
 
-    def __init__(self, space: Any, time: Any, *, variance: Any = 1.0):
+    def __init__(self, space: Given[Kernel], time: Given[Kernel], *, variance: ArrayLike = 1.0):
         for name, kernel in (("space", space), ("time", time)):
             if not isinstance(kernel, Kernel):
                 raise TypeError(f"Separable: {name}= takes a kernel such as weft.EQ(1.0); it is {kernel!r}")
@@ -48,14 +48,14 @@ class Separable(Parametrised):
         """The covariance matrix of the rows (times, places) and the other rows (of the rows with themselves if not given)."""
         return self.variance * self.time(times, other_times) * self.space(as_columns(places), other_places)
 
-    def __mul__(self, other: Any) -> "Separable":
+    def __mul__(self, other: Given[Scalar]) -> "Separable":
         if not is_scalar(other):
             return NotImplemented
         return Separable(space=self.space, time=self.time, variance=self.variance * other)
 
     __rmul__ = __mul__
 
-    def __add__(self, other: Any) -> "SumSeparable":
+    def __add__(self, other: Given["Separable | SumSeparable"]) -> "SumSeparable":
         if not isinstance(other, Separable | SumSeparable):
             return NotImplemented
         return SumSeparable(self.components + other.components)
@@ -66,7 +66,7 @@ class SumSeparable(Parametrised):
 
     components: tuple[Separable, ...]
 
-    def __init__(self, components: Any):
+    def __init__(self, components: Given[Iterable[Separable]]):
         components = tuple(components)
         if not components or not all(isinstance(component, Separable) for component in components):
             raise TypeError(f"SumSeparable takes Separable kernels, at least one; it was given {components!r}")
@@ -82,14 +82,14 @@ class SumSeparable(Parametrised):
         """The covariance matrix of the rows (times, places) and the other rows (of the rows with themselves if not given)."""
         return jnp.sum(jnp.stack([k(times, places, other_times, other_places) for k in self.components]), axis=0)
 
-    def __mul__(self, other: Any) -> "SumSeparable":
+    def __mul__(self, other: Given[Scalar]) -> "SumSeparable":
         if not is_scalar(other):
             return NotImplemented
         return SumSeparable(tuple(component * other for component in self.components))
 
     __rmul__ = __mul__
 
-    def __add__(self, other: Any) -> "SumSeparable":
+    def __add__(self, other: Given["Separable | SumSeparable"]) -> "SumSeparable":
         if not isinstance(other, Separable | SumSeparable):
             return NotImplemented
         return SumSeparable(self.components + other.components)

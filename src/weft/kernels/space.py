@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray, is_concrete
+from weft.arrays import AnyArray, ArrayLike, is_concrete
 from weft.domains import POSITIVE, as_float64, fixed, positive
 from weft.kernels.base import FieldPath, Kernel, below
 from weft.kernels.distances import check_shapes
@@ -98,7 +98,13 @@ class Graph(Kernel):
     smoothness: Float[AnyArray, ""] | None = eqx.field(converter=optional, metadata={"domain": POSITIVE}, default=None)
     variance: Float[AnyArray, ""] = positive(default=1.0)
 
-    def __init__(self, laplacian: Any, lengthscale: Any = 1.0, smoothness: Any = 1.5, variance: Any = 1.0):
+    def __init__(
+        self,
+        laplacian: ArrayLike,
+        lengthscale: ArrayLike = 1.0,
+        smoothness: ArrayLike | None = 1.5,
+        variance: ArrayLike = 1.0,
+    ):
         self.eigenvalues, self.eigenvectors = decompose(laplacian)
         self.lengthscale, self.smoothness, self.variance = lengthscale, smoothness, variance
 

@@ -6,8 +6,8 @@ grid. It must add up to one, or else an error says so. About a millisecond a row
 override it.
 """
 
-from collections.abc import Iterator
-from typing import ClassVar, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -32,7 +32,7 @@ NEGLIGIBLE = 30.0
 TOLERANCE = 1e-3
 
 # Coordinates in which continuous values are spread: the value, the logarithm of its derivative, how far they reach.
-COORDINATES = {
+COORDINATES: Mapping[Support, tuple[Callable[..., Any], Callable[..., Any], float]] = {
     Support.REAL: (np.sinh, lambda x: np.log(np.cosh(x)), 20.0),
     Support.POSITIVE: (np.exp, lambda x: x, 60.0),
     Support.UNIT: (scipy.special.expit, lambda x: -np.logaddexp(0, x) - np.logaddexp(0, -x), 36.0),

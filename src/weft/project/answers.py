@@ -9,13 +9,14 @@ from weft.data.atomic import check_output
 from weft.data.files import check_table_output, read_table, read_table_to_answer, write_pieces, write_table
 from weft.estimator.evaluation import summaries_of
 from weft.loading import load_estimator
+from weft.options import Of
 from weft.report import ReportContent, build_report
 
 __all__ = ["Update", "predict_file", "report_file", "sample_file", "score_file", "update_file"]
 
 
 def predict_file(
-    model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, quantiles: Sequence[float], of: str
+    model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, quantiles: Sequence[float], of: Of
 ) -> None:
     """Predictions at the rows of a table or the points of a grid, which need not fit into memory."""
     check_table_output(output)
@@ -24,9 +25,7 @@ def predict_file(
     write_pieces(gp.predict_pieces(asked, quantiles=quantiles, of=of), output)
 
 
-def sample_file(
-    model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, num: int, seed: int, of: str
-) -> None:
+def sample_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, num: int, seed: int, of: Of) -> None:
     """Joint draws at the rows of a table or the points of a grid."""
     check_table_output(output)
     gp = load_estimator(model)

@@ -4,13 +4,14 @@
 import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, cast, final
 
 from weft.comparison import compare
 from weft.data.files import ENDINGS, check_table_output, read_table, write_table
 from weft.estimator.evaluation import joined, tidy_scores
 from weft.folds import KINDS
 from weft.loading import load_estimator
+from weft.options import HeldOutBy
 from weft.project.fitting import Say, fit, silent
 from weft.project.prepared import check_folds
 from weft.project.settings import Settings
@@ -49,7 +50,7 @@ def evaluate(
     check_kinds(by)
     rows, scores = {}, []
     for kind in by:
-        rows[kind] = gp.cross_validate(table, by=kind, folds=folds, refit=refit, output="rows")
+        rows[kind] = gp.cross_validate(table, by=cast(HeldOutBy, kind), folds=folds, refit=refit, output="rows")
         values = rows[kind].drop_duplicates("row")["value"]
         scores.append(tidy_scores(rows[kind], float(values.std(ddof=0)), kind))
     return Evaluation(joined(scores), rows)

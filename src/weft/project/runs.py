@@ -4,7 +4,7 @@
 import dataclasses
 import pathlib
 import time
-from typing import Any, final
+from typing import Any, cast, final
 
 from weft.data.files import (
     check_output,
@@ -14,6 +14,7 @@ from weft.data.files import (
     write_pieces,
     write_table,
 )
+from weft.options import Of
 from weft.project.evaluation import Evaluation, check_kinds, evaluate
 from weft.project.fitting import Say, fit_to, fitted_record, forget, refuse_copies, silent, was_interrupted
 from weft.project.prepared import check_folds, check_question, check_station, check_terrain
@@ -81,7 +82,7 @@ def run(settings: Settings, *, resume: bool = False, say: Say = silent, command:
     evaluation = evaluate(gp, found.table, settings.evaluate.by, settings.evaluate.folds)
     write_table(evaluation.scores, files["scores"])
     if asked is not None:
-        pieces = gp.predict_pieces(asked, quantiles=settings.predict.quantiles, of=settings.predict.of)
+        pieces = gp.predict_pieces(asked, quantiles=settings.predict.quantiles, of=cast(Of, settings.predict.of))
         write_pieces(pieces, files["predictions"])
     report = build_report(
         gp,

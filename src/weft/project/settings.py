@@ -120,7 +120,7 @@ SECTIONS: dict[str, Any] = {
 _File = msgspec.defstruct("File", [(name, kind, kind()) for name, kind in SECTIONS.items()], frozen=True)
 
 
-def read_settings(path: str | os.PathLike) -> Settings:
+def read_settings(path: str | os.PathLike[str]) -> Settings:
     """The settings in a file, its file names made relative to where weft runs; anything unknown or wrong is refused."""
     name = str(path)
     try:

@@ -26,7 +26,7 @@ class StartingFile(NamedTuple):
     notes: tuple[str, ...]
 
 
-def start(table: str | os.PathLike, output: str | os.PathLike, *, replace: bool = False) -> StartingFile:
+def start(table: str | os.PathLike[str], output: str | os.PathLike[str], *, replace: bool = False) -> StartingFile:
     """Look at a table and write a commented weft.toml: which column is what and why, and how to model the target."""
     output = pathlib.Path(output)
     check_output(output)

@@ -41,7 +41,7 @@ def build_report(
     gp: "SpaceTimeGP",
     table: Any = None,
     *,
-    path: str | os.PathLike,
+    path: str | os.PathLike[str],
     held_out: Any = None,
     checks: Sequence[str] = _CHECKS,
     evaluated: "Mapping[str, pd.DataFrame] | None" = None,
@@ -84,7 +84,7 @@ def build_report(
     return content
 
 
-def write_report(gp: "SpaceTimeGP", path: str | os.PathLike, table: Any = None, **options: Any) -> None:
+def write_report(gp: "SpaceTimeGP", path: str | os.PathLike[str], table: Any = None, **options: Any) -> None:
     """What `SpaceTimeGP.report` calls; arguments as in `build_report`."""
     build_report(gp, table, path=path, **options)
 

@@ -77,7 +77,7 @@ def fingerprint_of(
     return digest.hexdigest()
 
 
-def write_checkpoint(path: str | os.PathLike, state: Checkpoint) -> None:
+def write_checkpoint(path: str | os.PathLike[str], state: Checkpoint) -> None:
     finished = [dataclasses.asdict(end) | {"outcome": end.outcome.value} for end in state.finished]
     points = [end.pop("point") for end in finished]
     header = {
@@ -102,7 +102,7 @@ def write_checkpoint(path: str | os.PathLike, state: Checkpoint) -> None:
         )
 
 
-def read_checkpoint(path: str | os.PathLike, fingerprint: str) -> Checkpoint:
+def read_checkpoint(path: str | os.PathLike[str], fingerprint: str) -> Checkpoint:
     """The state in the file; ValueError where it is not one, or is of another problem."""
     name = str(pathlib.Path(path))
     try:

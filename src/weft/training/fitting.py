@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray, require_float64, require_whole
+from weft.arrays import AnyArray, Given, require_float64, require_whole
 from weft.data.atomic import check_output
 from weft.data.observations import Observations, distinct_places
 from weft.engines.base import Engine
@@ -41,7 +41,7 @@ from weft.training.parameters import (
     make_space,
     prior_terms,
 )
-from weft.training.progress import Iteration, Report, Stopwatch, progress_report
+from weft.training.progress import Iteration, Report, Stopwatch, Style, progress_report
 from weft.training.uncertainty import sandwich, standard_errors
 
 __all__ = ["FitResult", "Outcome", "fit"]
@@ -113,9 +113,9 @@ def fit(
     max_iterations: int = 1000,
     tolerance: float = 1e-9,
     gradient_tolerance: float = 1e-4,
-    checkpoint: str | os.PathLike | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
-    progress: str | None = "auto",
+    progress: Given[Style] = "auto",
     callback: Callable[[Iteration], None] | None = None,
 ) -> FitResult:
     """Learn the model's parameters: a maximum of `log_evidence` plus log priors, by L-BFGS on the real line.
@@ -382,7 +382,7 @@ class _Run:
         self.stopwatch = Stopwatch()
         self.is_resumed = False
 
-    def attach(self, path: str | os.PathLike, fingerprint: str, *, resume: bool) -> None:
+    def attach(self, path: str | os.PathLike[str], fingerprint: str, *, resume: bool) -> None:
         self.file = check_output(path)
         self.fingerprint = fingerprint
         if not (resume and self.file.exists()):

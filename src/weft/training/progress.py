@@ -8,15 +8,18 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-__all__ = ["Iteration", "Report", "progress_report", "seconds_left"]
+from weft.arrays import Given
+
+__all__ = ["Iteration", "Report", "Style", "progress_report", "seconds_left"]
 
 logger = logging.getLogger("weft")
 
+Style = Literal["auto", "bar", "log"] | None
 STYLES = ("auto", "bar", "log", None)
 
 
@@ -70,7 +73,7 @@ def _iterations_left(values: list[float], target: float) -> float | None:
 
 
 @contextlib.contextmanager
-def progress_report(style: str | None, gain_tolerance: float, gradient_tolerance: float) -> Iterator[Report]:
+def progress_report(style: Given[Style], gain_tolerance: float, gradient_tolerance: float) -> Iterator[Report]:
     """A function to call after each iteration: "bar", "log", None for nothing; "auto" is a bar on a terminal only."""
     if style not in STYLES:
         raise ValueError(f"progress must be 'auto', 'bar', 'log' or None; it is {style!r}")

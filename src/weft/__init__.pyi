@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""What a type checker sees of `weft`; the same names as in `__init__.py`, which loads them on first use."""
+
+from weft import domains as domains
+from weft import testing as testing
+from weft.comparison import compare as compare
+from weft.data.observations import Observations as Observations
+from weft.engines.base import Engine as Engine
+from weft.estimator.scikit_learn import scorer as scorer
+from weft.inference.evidence import log_evidence as log_evidence
+from weft.inference.posterior import Posterior as Posterior
+from weft.inference.single import condition as condition
+from weft.kernels import EQ as EQ
+from weft.kernels import Columns as Columns
+from weft.kernels import Constant as Constant
+from weft.kernels import Cosine as Cosine
+from weft.kernels import Graph as Graph
+from weft.kernels import Kernel as Kernel
+from weft.kernels import Linear as Linear
+from weft.kernels import Matern12 as Matern12
+from weft.kernels import Matern32 as Matern32
+from weft.kernels import Matern52 as Matern52
+from weft.kernels import Matern72 as Matern72
+from weft.kernels import OnSphere as OnSphere
+from weft.kernels import Periodic as Periodic
+from weft.kernels import RationalQuadratic as RationalQuadratic
+from weft.kernels import Separable as Separable
+from weft.kernels import SumSeparable as SumSeparable
+from weft.kernels import Wiener as Wiener
+from weft.likelihoods import Bernoulli as Bernoulli
+from weft.likelihoods import Beta as Beta
+from weft.likelihoods import Binomial as Binomial
+from weft.likelihoods import Exponential as Exponential
+from weft.likelihoods import Gamma as Gamma
+from weft.likelihoods import Gaussian as Gaussian
+from weft.likelihoods import Laplace as Laplace
+from weft.likelihoods import Likelihood as Likelihood
+from weft.likelihoods import LogNormal as LogNormal
+from weft.likelihoods import NegativeBinomial as NegativeBinomial
+from weft.likelihoods import Poisson as Poisson
+from weft.likelihoods import StudentT as StudentT
+from weft.likelihoods import ZeroInflatedPoisson as ZeroInflatedPoisson
+from weft.loading import load as load
+from weft.model import ConstantMean as ConstantMean
+from weft.model import LinearMean as LinearMean
+from weft.model import Model as Model
+from weft.project.surveys import survey as survey
+from weft.pseudo_points import place as place
+from weft.space_time_gp import SpaceTimeGP as SpaceTimeGP
+from weft.state_space.fourier import FourierFeatures as FourierFeatures
+from weft.training.estimate import Estimate as Estimate
+from weft.training.estimate import estimate as estimate
+from weft.training.fitting import FitResult as FitResult
+from weft.training.fitting import Outcome as Outcome
+from weft.training.fitting import fit as fit
+from weft.training.priors import LogNormalPrior as LogNormalPrior
+from weft.training.priors import NormalPrior as NormalPrior
+
+__version__: str
