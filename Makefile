@@ -49,7 +49,7 @@ tests: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal
 
 lowest: $(LOWEST)/.installed
-	WEFT_TESTS_CHECK_SHAPES=no $(LOWEST)/bin/python -m pytest -q $(CORE)
+	WEFT_TESTS_CHECK_SHAPES=no $(LOWEST)/bin/python -m pytest -q -W ignore::DeprecationWarning $(CORE)
 
 $(LOWEST)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST)
