@@ -70,7 +70,7 @@ def test_an_engine_of_another_package_is_found_by_its_entry_point(tmp_path, monk
     )
     with pytest.raises(TypeError, match=r"entry point 'looms:broken' of the engine 'broken' makes no weft\.Engine"):
         named_engine("broken")
-    with pytest.raises(ValueError, match=r"one of 'auto', 'cpu', 'scan', 'parallel', 'broken', 'jacquard'.*'steam'"):
+    with pytest.raises(ValueError, match=r"one of 'auto', 'cpu', .*'broken', 'jacquard'; it is 'steam'"):
         weft.condition(model, data, engine="steam")
     monkeypatch.undo()
     sys.modules.pop("looms")
@@ -87,8 +87,9 @@ def test_auto_is_the_cheapest_for_the_shape(monkeypatch):
     assert choose_engine(dear, even_shape(100, 2000)) is dear
 
 
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.name)
+@pytest.mark.parametrize("engine", [each for each in ENGINES if each.name != "dense"], ids=lambda engine: engine.name)
 def test_costs_grow_with_the_series_and_the_state(engine):
+    """Of engines that walk along the chain."""
     small, long, wide = even_shape(2000, 20), even_shape(8000, 20), even_shape(2000, 20, num_bottleneck=40)
     for gradient in (True, False):
         base = engine.cost(small, gradient=gradient)
