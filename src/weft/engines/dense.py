@@ -25,6 +25,7 @@ from weft.state_space.chain import Chain, ComponentChain, Queries, Rows, State
 
 # Sizes are padded up to so many different ones between a number and its double.
 SIZES_PER_OCTAVE = 4
+FEWEST_ASKED = 32
 # What compiling for a new size takes, as arithmetic that takes as long.
 COMPILING = 2e9
 
@@ -412,7 +413,8 @@ def padded(
 
 def asked_points(chain: Chain, data: Data, queries: Queries) -> Points:
     count = queries.layout.num_rows
-    more = padded_size(count) - count
+    # Coarser than data: pieces of a question differ more in size, and an answer costs less than a factor.
+    more = max(FEWEST_ASKED, 1 << max(count - 1, 0).bit_length()) - count
     sizes = iter(weights.shape[1] for weights in data.points.weights)
     return Points(
         jnp.asarray(np.pad(times_of(queries.layout), (0, more))),

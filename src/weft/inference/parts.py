@@ -64,14 +64,19 @@ def to_plain_parts(parts: Parts, arrays: list[np.ndarray], *, with_rows: bool) -
         "rows": None,
     }
     if with_rows and parts["batches"]:
-        data = concatenate_observations(parts["batches"])
-        plain["rows"] = {
-            "times": keep(data.row_times),
-            "places": keep(data.row_places),
-            "empty_times": keep(np.setdiff1d(data.times, data.row_times)),
-            **{name: keep(getattr(data, name)) for name in ROW_COLUMNS},
-        }
+        plain["rows"] = plain_rows(concatenate_observations(parts["batches"]), arrays)
     return plain
+
+
+def plain_rows(data: Observations, arrays: list[np.ndarray]) -> dict[str, Any]:
+    """JSON of the rows themselves."""
+    columns = {
+        "times": data.row_times,
+        "places": data.row_places,
+        "empty_times": np.setdiff1d(data.times, data.row_times),
+        **{name: getattr(data, name) for name in ROW_COLUMNS},
+    }
+    return {name: to_plain(None if column is None else np.asarray(column), arrays) for name, column in columns.items()}
 
 
 def from_plain_parts(plain: dict[str, Any], arrays: list[np.ndarray]) -> Parts:
@@ -92,11 +97,12 @@ def from_plain_parts(plain: dict[str, Any], arrays: list[np.ndarray]) -> Parts:
         power=float(plain["power"]),
         engine=str(plain["engine"]),
         given=given,
-        batches=() if plain["rows"] is None else (_read_rows(plain["rows"], arrays),),
+        batches=() if plain["rows"] is None else (rows_from_plain(plain["rows"], arrays),),
     )
 
 
-def _read_rows(plain: dict[str, Any], arrays: list[np.ndarray]) -> Observations:
+def rows_from_plain(plain: dict[str, Any], arrays: list[np.ndarray]) -> Observations:
+    """The rows that `plain_rows` was given."""
     part = {name: from_plain(item, arrays) for name, item in plain.items()}
     empty = part["empty_times"]
 

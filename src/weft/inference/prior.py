@@ -101,6 +101,12 @@ def unexplained_at_data(model: Model, places: Float[AnyArray, "place dim"]) -> F
     return features_at_data(model.components, reduce_places(model, places), places).unexplained
 
 
+@eqx.filter_jit
+def weights_at_data(model: Model, places: Float[AnyArray, "place dim"]) -> Float[Array, "place bottleneck"]:
+    """Weights where `places` are those of the data."""
+    return jnp.asarray(features_at_data(model.components, reduce_places(model, places), places).weights)
+
+
 compiled_reduce_places = eqx.filter_jit(reduce_places)
 
 

@@ -232,6 +232,18 @@ class SinglePosterior(Posterior):
     def emission(self, times: ArrayLike, places: ArrayLike, extra: RowExtras) -> LikelihoodEmission:
         return LikelihoodEmission(self.model.likelihood, extra)
 
+    def means_given(
+        self,
+        values: Float[np.ndarray, "row draw"],
+        times: Float[np.ndarray, " query"],
+        places: Float[np.ndarray, "query dim"],
+    ) -> Float[np.ndarray, "query draw"]:
+        """Posterior means of f for several sets of values of the rows' sites, in the order rows are held."""
+        asked = Question(self.model, self._reductions, self.times, self.rows, times, places)
+        return asked.in_order(
+            np.asarray(self._engine.means(asked.chain, self.weights, asked.rows, values, asked.queries))
+        )
+
     def update(self, more: Observations) -> "SinglePosterior":
         check_problem(self.model, more)
         row_times = np.repeat(self.times, self.rows.layout.counts)

@@ -22,9 +22,9 @@ NOISE_FLOOR = 1e-10
 class Sites(NamedTuple):
     """Factors exp(-precision (value - f)^2 / 2), and the number that their log normaliser lacks to be the log evidence."""
 
-    value: Float[Array, " row"]
-    precision: Float[Array, " row"]
-    log_constant: Float[Array, ""]
+    value: Float[AnyArray, " row"]
+    precision: Float[AnyArray, " row"]
+    log_constant: Float[AnyArray, ""] | float
 
 
 def gaussian_sites(

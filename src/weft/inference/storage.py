@@ -8,6 +8,7 @@ import numpy as np
 
 from weft.arrays import require_float64
 from weft.inference.posterior import Posterior
+from weft.inference.regional import RegionalPosterior
 from weft.inference.single import SinglePosterior
 from weft.inference.with_habits import PosteriorWithHabits
 
@@ -18,6 +19,7 @@ Reader = Callable[[dict[str, Any], list[np.ndarray]], Posterior]
 KINDS: dict[str, Callable[[dict[str, Any], list[np.ndarray], Reader], Posterior]] = {
     SinglePosterior.kind: lambda plain, arrays, read: SinglePosterior.from_plain(plain, arrays),
     PosteriorWithHabits.kind: PosteriorWithHabits.from_plain,
+    RegionalPosterior.kind: lambda plain, arrays, read: RegionalPosterior.from_plain(plain, arrays),
 }
 
 

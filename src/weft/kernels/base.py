@@ -106,6 +106,18 @@ class Kernel(Parametrised):
         """`xs` in length scales: the nearer two rows by Euclid, the more alike; no column where the kernel knows no nearness."""
         return jnp.zeros((xs.shape[0], 0))
 
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        """A map phi, `num` columns wide or the kernel's own features, with covariance(x, y) = E phi(x) . phi(y) over draws of the map."""
+        own = self.features(xs)
+        if own is None:
+            raise TypeError(
+                f"{type(self).__name__} has no random features, which joint draws over several regions need; use a stationary kernel "
+                "in space, or one region (regions=None)"
+            )
+        return np.asarray(own)
+
     def __call__(self, xs: ArrayLike, ys: ArrayLike | None = None) -> Float[Array, "x y"]:
         """The covariance matrix of `xs` and `ys` (of `xs` with itself if not given); a vector is one column."""
         require_float64()
@@ -185,6 +197,11 @@ class Scaled(Kernel):
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return self.kernel.coordinates(xs)
 
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        return np.sqrt(float(self.variance)) * self.kernel.random_features(xs, num, rng)
+
     def check_width(self, width: int) -> None:
         self.kernel.check_width(width)
 
@@ -219,6 +236,12 @@ class Sum(Kernel):
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return jnp.concatenate([self.first.coordinates(xs), self.second.coordinates(xs)], axis=1)
+
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        parts = [kernel.random_features(xs, num, rng) for kernel in (self.first, self.second)]
+        return np.concatenate(parts, axis=1)
 
     def check_width(self, width: int) -> None:
         self.first.check_width(width)
@@ -262,6 +285,13 @@ class Product(Kernel):
 
     def overall_scales(self) -> tuple[FieldPath, ...]:
         return below("first", self.first) + below("second", self.second)
+
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        first, second = (kernel.random_features(xs, num, rng) for kernel in (self.first, self.second))
+        # Every column with every other one: few where a factor has few features of its own.
+        return np.reshape(first[:, :, None] * second[:, None, :], (len(xs), -1))
 
     def check_width(self, width: int) -> None:
         self.first.check_width(width)

@@ -59,6 +59,11 @@ class Columns(Kernel):
     def overall_scales(self) -> tuple[FieldPath, ...]:
         return below("kernel", self.kernel)
 
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        return self.kernel.random_features(np.asarray(self._chosen(xs)), num, rng)
+
     def check_width(self, width: int) -> None:
         if max(self.columns) >= width:
             raise ValueError(

@@ -54,6 +54,11 @@ class OnSphere(Kernel):
     def overall_scales(self) -> tuple[FieldPath, ...]:
         return below("kernel", self.kernel)
 
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        return self.kernel.random_features(np.asarray(self.embed(xs)), num, rng)
+
     def check_width(self, width: int) -> None:
         check_shapes(self, width, single=("radius",))
         if width < 2:

@@ -37,6 +37,30 @@ def in_lengthscales(xs: Float[AnyArray, "x dim"], lengthscale: Float[AnyArray, "
     return jnp.asarray(xs) / per_column(lengthscale, xs.shape[1])[None, :]
 
 
+def random_waves(
+    coordinates: Float[np.ndarray, "x dim"],
+    variance: float,
+    stretch: Float[np.ndarray, " wave"],
+    rng: np.random.Generator,
+) -> Float[np.ndarray, "x wave"]:
+    """Waves sqrt(2 variance / num) cos(w . x + b) with random phases and normal frequencies, each stretched (Rahimi & Recht 2007).
+
+    Stretched by nothing they make the EQ kernel; by one over the root of a mean-one gamma variable, a mixture of EQ kernels.
+    """
+    frequencies = rng.standard_normal((coordinates.shape[1], len(stretch))) * stretch
+    phases = rng.uniform(0.0, 2 * np.pi, len(stretch))
+    return np.sqrt(2 * variance / len(stretch)) * np.cos(coordinates @ frequencies + phases)
+
+
+def matern_waves(
+    order: int, kernel: "Matern12 | Matern32 | Matern52 | Matern72", xs: np.ndarray, num: int, rng: np.random.Generator
+) -> Float[np.ndarray, "x wave"]:
+    """The frequencies of a Matern kernel of smoothness order + 1/2 have Student's distribution with 2 order + 1 degrees of freedom."""
+    freedom = 2 * order + 1
+    stretch = np.sqrt(freedom / rng.chisquare(freedom, num))
+    return random_waves(np.asarray(kernel.coordinates(xs)), float(kernel.variance), stretch, rng)
+
+
 def constant_variances(variance: Float[AnyArray, ""], xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
     return jnp.broadcast_to(jnp.asarray(variance), (xs.shape[0],))
 
@@ -58,6 +82,11 @@ class Matern12(Kernel):
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
+
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        return matern_waves(0, self, xs, num, rng)
 
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
@@ -81,6 +110,11 @@ class Matern32(Kernel):
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
 
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        return matern_waves(1, self, xs, num, rng)
+
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
 
@@ -103,6 +137,11 @@ class Matern52(Kernel):
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
 
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        return matern_waves(2, self, xs, num, rng)
+
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
 
@@ -124,6 +163,11 @@ class Matern72(Kernel):
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
+
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        return matern_waves(3, self, xs, num, rng)
 
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
@@ -162,6 +206,11 @@ class EQ(Kernel):
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
 
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        return random_waves(np.asarray(self.coordinates(xs)), float(self.variance), np.ones(num), rng)
+
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("variance",))
 
@@ -182,6 +231,12 @@ class RationalQuadratic(Kernel):
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
+
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        stretch = np.sqrt(rng.gamma(float(self.shape), 1 / float(self.shape), num))
+        return random_waves(np.asarray(self.coordinates(xs)), float(self.variance), stretch, rng)
 
     def check_width(self, width: int) -> None:
         check_shapes(self, width, per_column=("lengthscale",), single=("shape", "variance"))

@@ -8,21 +8,18 @@ the series. Their number and size follow from a budget of work, not from the tab
 
 import dataclasses
 from enum import Enum
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 
-from weft.data.layout import Layout
 from weft.data.observations import Observations, take_rows
-from weft.engines.base import Shape, filter_flops
-from weft.engines.dense import matrix_flops
 from weft.inference.cuts import cut
+from weft.inference.exact_work import exact_work, regular
 from weft.inference.nearness import learn_nearness
 from weft.model import Model
 
-__all__ = ["BLOCKS_WORK", "Block", "Kind", "choose_blocks", "exact_work"]
+__all__ = ["BLOCKS_WORK", "Block", "Kind", "choose_blocks"]
 
 # Work of one evaluation, all blocks together, in floating-point operations: about a second on a core.
 BLOCKS_WORK = 8e9
@@ -76,24 +73,6 @@ def choose_blocks(model: Model, data: Observations, *, work: float = BLOCKS_WORK
     return tuple(Block(kind, rows, take_rows(data, rows)) for kind, rows in chosen)
 
 
-class ExactWork(NamedTuple):
-    """Operations of an exact model's evidence and its gradient: by a chain over the times, and by one matrix over the rows."""
-
-    by_chain: float
-    by_matrix: float
-
-
-def exact_work(model: Model, num_places: int, layout: Layout) -> ExactWork:
-    latent = [component.time.state_space().size for component in model.components]
-    shape = Shape(layout, num_places, num_places * len(latent), num_places * sum(latent))
-    by_chain = filter_flops(layout.counts, shape.num_state, shape.num_bottleneck)
-    return ExactWork(float(np.sum(by_chain)), matrix_flops(shape))
-
-
-def _regular(num_times: int, rows_a_time: int) -> Layout:
-    return Layout(np.arange(num_times + 1) * rows_a_time)
-
-
 def _blocks_of_places(
     model: Model, data: Observations, work: float, rng: np.random.Generator
 ) -> list[tuple[Kind, Int[np.ndarray, " row"]]]:
@@ -104,7 +83,7 @@ def _blocks_of_places(
     size = min(MOST_PLACES, num_places)
     # Rows a time there would be at so many places.
     rows_a_time = max(1, round(size * data.num_rows / (num_places * num_times)))
-    per_time = exact_work(model, size, _regular(1, rows_a_time)).by_chain
+    per_time = exact_work(model, size, regular(1, rows_a_time)).by_chain
     count = int(np.clip(work / (FEWEST_TIMES * per_time), FEWEST_BLOCKS, MOST_BLOCKS))
     length = int(np.clip(work / (count * per_time), min(FEWEST_TIMES, num_times), num_times))
     time_of_row, place_of_row = np.asarray(data.grouping.time_of_row), np.asarray(data.grouping.place_of_row)
@@ -157,7 +136,7 @@ def _blocks_of_rows(
     """Rows near each other in space and time, or far apart, equally many in every block."""
     count = min(MOST_BLOCKS, max(FEWEST_BLOCKS, data.num_rows // MOST_ROWS))
     size = min(data.num_rows, MOST_ROWS)
-    while size > 16 and count * exact_work(model, size, _regular(size, 1)).by_matrix > work:
+    while size > 16 and count * exact_work(model, size, regular(size, 1)).by_matrix > work:
         size -= 8
     # Nothing is known yet about how near in time compares with near in space: a block is a small copy of the whole.
     points = np.concatenate([data.row_places, data.row_times[:, None]], axis=1)

@@ -20,17 +20,15 @@ from weft.data.layout import Layout
 from weft.data.observations import Observations
 from weft.engines.base import Engine
 from weft.engines.choose import choose_engine
-from weft.engines.cpu import CpuEngine, Limits
 from weft.engines.cpu.threads import num_processors, single_blas_thread
-from weft.engines.dense import DenseEngine
 from weft.inference.evidence import log_evidence
+from weft.inference.exact_work import ExactWork, exact_work
 from weft.inference.prior import TimeGrid, prior_at, signal_variance, time_grid
 from weft.inference.sites import NOISE_FLOOR
 from weft.inference.variational import SearchMemory
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.state_space.chain import Rows
-from weft.training.blocks import exact_work
 from weft.training.estimate import shape_of
 from weft.training.maximise import Evaluation
 from weft.training.parameters import ParameterSpace, Path, Prior, log_prior
@@ -142,8 +140,7 @@ def engine_for_blocks(model: Model, blocks: Sequence[Observations], engine: str 
     """For "auto" the cheaper of a matrix over the rows and a chain on one thread: other blocks keep the other processors busy."""
     if engine == "auto" and jax.default_backend() == "cpu":
         works = [exact_work(model, len(block.places), block.grouping.layout) for block in blocks]
-        is_dense = sum(work.by_matrix for work in works) < sum(work.by_chain for work in works)
-        return DenseEngine() if is_dense else CpuEngine(Limits(threads=1))
+        return ExactWork(*np.sum(works, axis=0)).engine
     return choose_engine(engine, shape_of(model, blocks[0]))
 
 

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: MIT
+"""A wide table divided into regions: a core that no other region has, what is seen around it, and how far its word carries."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.spatial import cKDTree
+
+from weft.data.observations import Observations
+from weft.inference.cuts import Cuts, Shares, cut, surroundings
+from weft.inference.exact_work import exact_work, regular
+from weft.inference.nearness import Nearness, learn_nearness
+from weft.model import Model
+
+__all__ = ["REPEATS", "Division", "Region", "divide"]
+
+# Places are seen again and again where a table has so many rows a place on average.
+REPEATS = 4.0
+# One pass over all regions, in operations: some twenty seconds on a core.
+REGIONS_WORK = 2.5e11
+# How many points a region sees, of which a third are its core. Fewer than 30 around the core lose accuracy, more gain little.
+SIZES = (48, 60, 72, 90, 108, 132, 160, 192, 240, 300, 384, 480)
+FEWEST_AROUND = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Region:
+    """Numbers of the rows that a region sees, in order of time, and which of them are its core's.
+
+    `depth` is how far from the core it sees, in length scales.
+    """
+
+    rows: Int[np.ndarray, " row"]
+    is_core: Bool[np.ndarray, " row"]
+    depth: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Division:
+    """Regions, and who answers where: `cuts` are of places, or of places and times where hardly any place is seen twice."""
+
+    nearness: Nearness
+    cuts: Cuts
+    regions: tuple[Region, ...]
+
+    @property
+    def reach(self) -> Float[np.ndarray, " region"]:
+        """A region has a say up to half as far as it sees: beyond, others know better."""
+        return np.array([region.depth for region in self.regions]) / 2
+
+    def shares(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Shares:
+        return self.cuts.shares(self.nearness(times, places), self.reach)
+
+    def to_plain(self) -> dict[str, Any]:
+        """Everything but the model, as plain lists and arrays."""
+        return {
+            "with_times": self.nearness.with_times,
+            "column": self.nearness.column,
+            "scale": self.nearness.scale,
+            "cuts": tuple(getattr(self.cuts, field.name) for field in dataclasses.fields(Cuts)),
+            "depth": np.array([region.depth for region in self.regions]),
+            "counts": np.array([len(region.rows) for region in self.regions]),
+            "rows": np.concatenate([region.rows for region in self.regions]),
+            "is_core": np.concatenate([region.is_core for region in self.regions]),
+        }
+
+    @classmethod
+    def from_plain(cls, model: Model, plain: dict[str, Any]) -> "Division":
+        ends = np.cumsum(plain["counts"])[:-1]
+        parts = zip(np.split(plain["rows"], ends), np.split(plain["is_core"], ends), plain["depth"], strict=True)
+        return cls(
+            Nearness(model, plain["with_times"], plain["column"], plain["scale"]),
+            Cuts(*plain["cuts"]),
+            tuple(Region(rows, is_core, float(depth)) for rows, is_core, depth in parts),
+        )
+
+
+def divide(model: Model, data: Observations, *, num_regions: int | None = None) -> Division:
+    """Balanced regions of `data`: so many, or as few as keep one pass over all of them within the budget of work.
+
+    Near is what the model's length scales say; the same table and model give the same regions.
+    """
+    with_times = data.num_rows < REPEATS * len(data.places)
+    place_of_row = np.asarray(data.grouping.place_of_row)
+    # What is cut: rows, or places with all their rows.
+    times = data.row_times if with_times else np.full(len(data.places), data.times[0])
+    places = data.row_places if with_times else data.places
+    point_of_row = np.arange(data.num_rows) if with_times else place_of_row
+    nearness = learn_nearness(model, times, places, with_times=with_times)
+    points = nearness(times, places)
+    size = region_size(model, data, with_times) if num_regions is None else 0
+    wanted = num_regions if num_regions is not None else -(-len(points) // max(size // 3, 1))
+    cuts = cut(points, max(1, wanted))
+    core_size = -(-len(points) // cuts.num_cells)
+    size = max(size, 3 * core_size, core_size + FEWEST_AROUND)
+    cell = cuts.cell_of(points)
+    order = np.argsort(cell, kind="stable")
+    cores = np.split(order, np.searchsorted(cell[order], np.arange(1, cuts.num_cells)))
+    # Rows by point, so that a region finds its rows without a look at all.
+    rows_in_order = np.argsort(point_of_row, kind="stable")
+    first_row = np.searchsorted(point_of_row[rows_in_order], np.arange(len(points) + 1))
+    tree = cKDTree(points)
+    return Division(
+        nearness,
+        cuts,
+        tuple(_region(points, core, size - len(core), tree, rows_in_order, first_row) for core in cores),
+    )
+
+
+def _region(
+    points: Float[np.ndarray, "point dim"],
+    core: Int[np.ndarray, " core"],
+    num_around: int,
+    tree: cKDTree,
+    rows_in_order: Int[np.ndarray, " row"],
+    first_row: Int[np.ndarray, " point_plus_one"],
+) -> Region:
+    around, depth = surroundings(points, core, least=num_around, most=num_around, depth=0.0, tree=tree)
+
+    def rows_of(members: Int[np.ndarray, " member"]) -> Int[np.ndarray, " row"]:
+        pieces = [rows_in_order[first_row[point] : first_row[point + 1]] for point in members]
+        return np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
+
+    own = rows_of(core)
+    rows = np.sort(np.concatenate([own, rows_of(around)]))
+    return Region(rows, np.isin(rows, own), depth)
+
+
+def region_size(model: Model, data: Observations, with_times: bool) -> int:
+    """How many points a region is to see: as many as the budget of a pass allows."""
+    num_points = data.num_rows if with_times else len(data.places)
+    allowed = SIZES[0]
+    for size in SIZES:
+        if with_times:
+            work = min(exact_work(model, size, regular(size, 1)))
+        else:
+            rows_a_time = max(1, round(size * data.num_rows / (num_points * len(data.times))))
+            work = exact_work(model, size, regular(1, rows_a_time)).by_chain * len(data.times)
+        if work * num_points / (size // 3) <= REGIONS_WORK:
+            allowed = size
+    return allowed

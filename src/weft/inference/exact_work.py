@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""What exact inference takes, with every place a pseudo-point: by a chain over the times, or by one matrix over the rows."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from weft.data.layout import Layout
+from weft.engines.base import Engine, Shape, filter_flops
+from weft.engines.cpu import CpuEngine, Limits
+from weft.engines.dense import DenseEngine, matrix_flops
+from weft.model import Model
+
+__all__ = ["ExactWork", "exact_work", "regular"]
+
+
+class ExactWork(NamedTuple):
+    """Operations of the log evidence with its gradient, or of the moments at the rows, either way."""
+
+    by_chain: float
+    by_matrix: float
+
+    @property
+    def engine(self) -> Engine:
+        """The cheaper one, on one thread: for pieces of which there are enough to keep every processor busy."""
+        return DenseEngine() if self.by_matrix < self.by_chain else CpuEngine(Limits(threads=1))
+
+
+def exact_work(model: Model, num_places: int, layout: Layout) -> ExactWork:
+    latent = [component.time.state_space().size for component in model.components]
+    shape = Shape(layout, num_places, num_places * len(latent), num_places * sum(latent))
+    by_chain = filter_flops(layout.counts, shape.num_state, shape.num_bottleneck)
+    return ExactWork(float(np.sum(by_chain)), matrix_flops(shape))
+
+
+def regular(num_times: int, rows_a_time: int) -> Layout:
+    """So many rows at each of so many times."""
+    return Layout(np.arange(num_times + 1) * rows_a_time)

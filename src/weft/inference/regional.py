@@ -1,0 +1,390 @@
+# SPDX-License-Identifier: MIT
+"""A posterior made of regions: each an exact posterior of what lies in and around it, passing smoothly from one to the next.
+
+At a point the means of the regions that have a say are averaged, and so are their deviations: products of experts would not be
+calibrated. Joint draws have no seams: one draw of the prior for all regions, by waves of random frequency times series of time, is
+corrected in each region by what it misses at the rows, and only the corrections are averaged.
+"""
+
+import concurrent.futures
+import functools
+import logging
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple, final
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
+from weft.data.observations import Observations, take_rows
+from weft.engines.base import Engine
+from weft.engines.choose import engine_name
+from weft.engines.cpu.threads import num_processors, single_blas_thread
+from weft.inference.cuts import Shares
+from weft.inference.division import Division, Region, divide
+from weft.inference.exact_work import exact_work
+from weft.inference.merge import Given, concatenate_observations
+from weft.inference.parts import plain_rows, rows_from_plain
+from weft.inference.plain import from_plain, to_plain
+from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
+from weft.inference.prediction import LikelihoodEmission, Marginals
+from weft.inference.prior import signal_variance, weights_at_data
+from weft.inference.prior_draws import draw_field
+from weft.inference.queries import checked_rows, checked_sums
+from weft.inference.single import SinglePosterior, condition
+from weft.inference.sites import NOISE_FLOOR, Sites, check_problem, rows_of
+from weft.likelihoods import Gaussian, RowExtras
+from weft.model import Model
+
+__all__ = ["RegionalPosterior", "condition_regions"]
+
+logger = logging.getLogger("weft")
+
+# Posteriors of regions kept for the next question, in bytes of their weights; others are made again, which is cheap beside asking them.
+KEPT_BYTES = 512 * 2**20
+# Draws behind the variance of a sum over several regions: known to 5 % then.
+AGGREGATE_DRAWS = 200
+# Draws of the prior that share their waves: more would share what these few waves happen to be like.
+DRAWS_PER_WAVES = 10
+
+
+def condition_regions(
+    model: Model, data: Observations, *, num_regions: int | None = None, engine: str | Engine = "auto"
+) -> "RegionalPosterior":
+    """The posterior of an exact `model` given `data`, region by region; `num_regions` as in `divide`."""
+    require_float64()
+    check_problem(model, data)
+    if not model.is_exact:
+        raise ValueError("regions are modelled exactly: give a model with pseudo_points=None")
+    return RegionalPosterior(model, divide(model, data, num_regions=num_regions), data, engine=engine)
+
+
+class Seam(NamedTuple):
+    """By how many deviations two regions that both have a say differ: at most, and at 95 % of the places looked at."""
+
+    largest: float
+    usual: float
+    num_points: int
+
+
+@final
+class RegionalPosterior(Posterior):
+    """Regions' answers, blended. It holds the rows and which region sees which; regions are conditioned when they are asked."""
+
+    kind: ClassVar[str] = "regional"
+
+    def __init__(
+        self, model: Model, division: Division, data: Observations, *, engine: str | Engine, with_rows: bool = True
+    ):
+        self._model = model
+        self.division = division
+        self.engine = engine
+        self._data = data
+        self._with_rows = with_rows
+
+    @property
+    def model(self) -> Model:
+        return self._model
+
+    @property
+    def times(self) -> Float[np.ndarray, " time"]:
+        return self._data.times
+
+    @property
+    def num_columns(self) -> int:
+        return self._data.places.shape[1]
+
+    @property
+    def num_regions(self) -> int:
+        return len(self.division.regions)
+
+    @property
+    def basis_places(self) -> Float[AnyArray, "place dim"]:
+        return self._data.places
+
+    @property
+    def batches(self) -> tuple[Observations, ...]:
+        return (self._data,) if self._with_rows else ()
+
+    @property
+    def log_evidence(self) -> float:
+        """Each region's by its core's share of the rows it sees: to compare models of the same table by, and no more than that."""
+        return sum(
+            float(np.mean(region.is_core)) * self.region(number).log_evidence
+            for number, region in enumerate(self.division.regions)
+            if np.any(region.is_core)
+        )
+
+    def habits(self) -> tuple[OwnOfPlaces, ...]:
+        return ()
+
+    def region(self, number: int) -> SinglePosterior:
+        """The posterior of one region, given the rows it sees."""
+        return self._kept_regions(number)
+
+    @functools.cached_property
+    def _kept_regions(self) -> Callable[[int], SinglePosterior]:
+        most = max(len(region.rows) for region in self.division.regions)
+        each = 8 * len(self.model.components) * most**2 if self.division.nearness.with_times else 8 * most
+        return functools.lru_cache(maxsize=max(2 * num_processors(), KEPT_BYTES // max(each, 1)))(self._condition)
+
+    def _condition(self, number: int) -> SinglePosterior:
+        data = take_rows(self._data, self.division.regions[number].rows)
+        engine = self.engine
+        if engine == "auto":
+            engine = exact_work(self.model, len(data.places), data.grouping.layout).engine
+        if not isinstance(self.model.likelihood, Gaussian):
+            return condition(self.model, data, engine=engine)
+        # What `condition` does, compiled once for all regions with as many places, however many rows and times they have.
+        weights = np.asarray(weights_at_data(self.model, data.places))
+        floor = NOISE_FLOOR * float(signal_variance(self.model, data.times[:1], data.places[:1]))
+        own = 0.0 if data.noise_variance is None else np.asarray(data.noise_variance)
+        noise = np.maximum(np.full(data.num_rows, float(self.model.likelihood.variance)) + own, floor)
+        sites = Sites(np.asarray(data.values), 1 / noise, -np.sum(np.log(2 * np.pi * noise)) / 2)
+        return SinglePosterior(
+            self.model,
+            data.times,
+            rows_of(data, sites),
+            weights,
+            exact_places=data.places,
+            log_constant=float(sites.log_constant),
+            power=0.0,
+            engine=engine,
+            given=Given(data.row, np.zeros(data.num_rows), data.num_rows),
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_kept_regions"}
+
+    # --- answers at rows
+
+    def marginals(self, times: ArrayLike, places: ArrayLike) -> Marginals:
+        return self._blended(times, places, SinglePosterior.marginals)
+
+    def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
+        return self._blended(times, places, SinglePosterior.filtered)
+
+    def components(self, times: ArrayLike, places: ArrayLike) -> tuple[Marginals, ...]:
+        times, places = checked_rows(times, places, self.num_columns)
+        shares = self.division.shares(times, places)
+        answers = self._ask(
+            shares, lambda one, own: np.array(one.components(times[own], places[own])).transpose(2, 0, 1)
+        )
+        return tuple(
+            _average(shares, answers[:, number, 0], answers[:, number, 1], len(times))
+            for number in range(len(self.model.components))
+        )
+
+    def fitted_values(self) -> Float[np.ndarray, " row"]:
+        mean = np.empty(self._data.num_rows)
+        for number, region in enumerate(self.division.regions):
+            mean[region.rows[region.is_core]] = self.region(number).fitted_values()[region.is_core]
+        return mean
+
+    def one_step_ahead(self) -> OneStepAhead:
+        residual, variance = np.empty((2, self._data.num_rows))
+        for number, region in enumerate(self.division.regions):
+            ahead = self.region(number).one_step_ahead()
+            own = region.rows[region.is_core]
+            residual[own], variance[own] = ahead.residual[region.is_core], ahead.variance[region.is_core]
+        return OneStepAhead(self._data.row, residual, variance)
+
+    def seam(self, *, num: int = 500, seed: int = 0) -> Seam:
+        """How far regions disagree where two or more have a say, at rows of the data."""
+        chosen = np.sort(np.random.default_rng(seed).permutation(self._data.num_rows)[: 4 * num])
+        times, places = self._data.row_times[chosen], self._data.row_places[chosen]
+        shares = self.division.shares(times, places)
+        several = np.flatnonzero(np.bincount(shares.point, minlength=len(times)) > 1)[:num]
+        if len(several) == 0:
+            return Seam(0.0, 0.0, 0)
+        times, places = times[several], places[several]
+        shares = self.division.shares(times, places)
+        answers = self._ask(shares, lambda one, own: np.array(one.marginals(times[own], places[own])).T)
+        # A region with a hundredth of the weight has a hundredth of the say; what counts is what a border would show.
+        heard = shares.weight > 0.05
+        lowest, highest = np.full((2, len(times)), np.nan)
+        np.fmin.at(lowest, shares.point[heard], answers[heard, 0])
+        np.fmax.at(highest, shares.point[heard], answers[heard, 0])
+        blended = _average(shares, answers[:, 0], answers[:, 1], len(times))
+        apart = (highest - lowest) / np.sqrt(blended.variance)
+        return Seam(float(apart.max()), float(np.quantile(apart, 0.95)), len(times))
+
+    def _blended(
+        self, times: ArrayLike, places: ArrayLike, question: Callable[[SinglePosterior, Any, Any], Marginals]
+    ) -> Marginals:
+        times, places = checked_rows(times, places, self.num_columns)
+        shares = self.division.shares(times, places)
+        answers = self._ask(shares, lambda one, own: np.array(question(one, times[own], places[own])).T)
+        return _average(shares, answers[:, 0], answers[:, 1], len(times))
+
+    def _ask(
+        self, shares: Shares, question: Callable[[SinglePosterior, np.ndarray], np.ndarray]
+    ) -> Float[np.ndarray, "share ..."]:
+        """`question` of every region that has a say, about its points; one row of the answer a share, in their order."""
+        return self._ask_numbered(shares, lambda number, own: question(self.region(number), own))
+
+    def _ask_numbered(
+        self, shares: Shares, question: Callable[[int, np.ndarray], np.ndarray]
+    ) -> Float[np.ndarray, "share ..."]:
+        order = np.argsort(shares.cell, kind="stable")
+        cells, starts = np.unique(shares.cell[order], return_index=True)
+        groups = np.split(order, starts[1:])
+
+        def one(number: int) -> np.ndarray:
+            return question(int(cells[number]), shares.point[groups[number]])
+
+        answers = _at_once(one, len(cells))
+        whole = np.empty((len(order), *answers[0].shape[1:])) if answers else np.empty((0, 2))
+        for group, answer in zip(groups, answers, strict=True):
+            whole[group] = answer
+        return whole
+
+    # --- joint answers
+
+    def sample(
+        self, times: ArrayLike, places: ArrayLike, *, num: int = 1, seed: int = 0
+    ) -> Float[np.ndarray, "draw query"]:
+        """Draws without seams, exact but for the waves that stand for the prior and for what lies beyond a region's sight."""
+        times, places = checked_rows(times, places, self.num_columns)
+        require_whole("num", num, 1)
+        require_whole("seed", seed, 0)
+        found = np.empty((num, len(times)))
+        for first in range(0, num, DRAWS_PER_WAVES):
+            some = slice(first, min(first + DRAWS_PER_WAVES, num))
+            found[some] = self._draws(times, places, some.stop - some.start, np.random.default_rng([seed, first])).T
+        return found
+
+    def _draws(
+        self,
+        times: Float[np.ndarray, " query"],
+        places: Float[np.ndarray, "query dim"],
+        num: int,
+        rng: np.random.Generator,
+    ) -> Float[np.ndarray, "query draw"]:
+        data = self._data
+        at_rows, at_queries = draw_field(self.model, ((data.row_times, data.row_places), (times, places)), num, rng)
+        noise = rng.standard_normal(at_rows.shape)
+        shares = self.division.shares(times, places)
+        corrections = self._ask_numbered(
+            shares, lambda number, own: self._correction(number, at_rows, noise, times[own], places[own])
+        )
+        for draw in range(num):
+            at_queries[:, draw] += np.bincount(
+                shares.point, weights=shares.weight * corrections[:, draw], minlength=len(times)
+            )
+        return at_queries
+
+    def _correction(
+        self,
+        number: int,
+        at_rows: Float[np.ndarray, "row draw"],
+        noise: Float[np.ndarray, "row draw"],
+        times: Float[np.ndarray, " query"],
+        places: Float[np.ndarray, "query dim"],
+    ) -> Float[np.ndarray, "query draw"]:
+        """What a region makes of the difference between its rows and a draw's: the same noise for a row in every region that sees it."""
+        one, mine = self.region(number), self.division.regions[number].rows
+        deviation = np.asarray(one.rows.precision)[:, None] ** -0.5
+        missed = np.asarray(one.rows.value)[:, None] - at_rows[mine] - deviation * noise[mine]
+        return one.means_given(missed, times, places)
+
+    def aggregate(self, times: ArrayLike, places: ArrayLike, weights: ArrayLike) -> Marginals:
+        """Exact where one region answers for all the rows; else the variance is that of 200 draws, and a line in the log
+        says so (`is_exact_over` tells beforehand).
+        """
+        times, places = checked_rows(times, places, self.num_columns)
+        weights = checked_sums(weights, len(times))
+        only = self._only_region(times, places)
+        if only is not None:
+            return self.region(only).aggregate(times, places, weights)
+        logger.info("a sum over several regions: its variance is that of %d joint draws", AGGREGATE_DRAWS)
+        sums = np.atleast_2d(weights)
+        mean = sums @ self.marginals(times, places).mean
+        variance = np.var(self.sample(times, places, num=AGGREGATE_DRAWS) @ sums.T, axis=0, ddof=1)
+        return Marginals(mean, variance) if weights.ndim == 2 else Marginals(mean[0], variance[0])
+
+    def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
+        """Exact where one region answers for all the rows; else deviations are the marginals' and correlations those of 200 draws."""
+        times, places = checked_rows(times, places, self.num_columns)
+        only = self._only_region(times, places)
+        if only is not None:
+            return self.region(only).covariance(times, places)
+        draws = self.sample(times, places, num=AGGREGATE_DRAWS)
+        correlation = np.atleast_2d(np.corrcoef(draws.T))
+        deviation = np.sqrt(self.marginals(times, places).variance)
+        return correlation * np.outer(deviation, deviation)
+
+    def is_exact_over(self, times: ArrayLike, places: ArrayLike) -> bool:
+        """Whether a joint answer over these rows comes from one region, and so needs no draws."""
+        return self._only_region(*checked_rows(times, places, self.num_columns)) is not None
+
+    def _only_region(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> int | None:
+        """The region within whose core all rows lie; what others have to say near its border is left aside."""
+        cells = np.unique(self.division.cuts.cell_of(self.division.nearness(times, places)))
+        return int(cells[0]) if len(cells) == 1 else None
+
+    # --- more rows, other rows, files
+
+    def update(self, more: Observations) -> "RegionalPosterior":
+        """Regions stay where they are; those that see a new row are conditioned again when next asked."""
+        check_problem(self.model, more)
+        before = self._data
+        data = concatenate_observations((before, more))
+        # Where each row of either stands now: rows are held by time, those of one time in the order given.
+        position = np.argsort(np.argsort(np.concatenate([before.row_times, more.row_times]), kind="stable"))
+        points = self.division.nearness(more.row_times, more.row_places)
+        cell = self.division.cuts.cell_of(points)
+        regions = []
+        for number, region in enumerate(self.division.regions):
+            seen = np.flatnonzero(self.division.cuts.distance(points, number) <= region.depth)
+            rows = np.concatenate([position[region.rows], position[before.num_rows + seen]])
+            is_core = np.concatenate([region.is_core, cell[seen] == number])
+            order = np.argsort(rows, kind="stable")
+            regions.append(Region(rows[order], is_core[order], region.depth))
+        division = Division(self.division.nearness, self.division.cuts, tuple(regions))
+        return RegionalPosterior(self.model, division, data, engine=self.engine, with_rows=self._with_rows)
+
+    def given_only(self, data: Observations) -> "RegionalPosterior":
+        return condition_regions(self.model, data, num_regions=self.num_regions, engine=self.engine)
+
+    def emission(self, times: ArrayLike, places: ArrayLike, extra: RowExtras) -> LikelihoodEmission:
+        return LikelihoodEmission(self.model.likelihood, extra)
+
+    def to_plain(self, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+        """The rows are always inside: regions are conditioned on them when asked."""
+        return {
+            "kind": self.kind,
+            "model": to_plain(self.model, arrays),
+            "division": {name: to_plain(part, arrays) for name, part in self.division.to_plain().items()},
+            "rows": plain_rows(self._data, arrays),
+            "engine": engine_name(self.engine),
+            "with_rows": with_rows and self._with_rows,
+        }
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any], arrays: list[np.ndarray]) -> "RegionalPosterior":
+        model = from_plain(plain["model"], arrays)
+        parts = {name: from_plain(part, arrays) for name, part in plain["division"].items()}
+        division = Division.from_plain(model, parts)
+        data = rows_from_plain(plain["rows"], arrays)
+        return cls(model, division, data, engine=plain["engine"], with_rows=bool(plain["with_rows"]))
+
+
+def _average(
+    shares: Shares, mean: Float[np.ndarray, " share"], variance: Float[np.ndarray, " share"], num_points: int
+) -> Marginals:
+    """Means by weight, and deviations by weight."""
+    deviation = np.sqrt(np.maximum(variance, 0.0))
+    blended = np.bincount(shares.point, weights=shares.weight * mean, minlength=num_points)
+    spread = np.bincount(shares.point, weights=shares.weight * deviation, minlength=num_points)
+    return Marginals(blended, spread**2)
+
+
+def _at_once(function: Callable[[int], Any], count: int) -> list[Any]:
+    """`function` of each number, in order, on all processors; the first alone, for it compiles for all."""
+    if count == 0:
+        return []
+    with single_blas_thread():
+        first = function(0)
+        with concurrent.futures.ThreadPoolExecutor(num_processors()) as pool:
+            return [first, *pool.map(function, range(1, count))]

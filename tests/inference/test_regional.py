@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: MIT
+"""A posterior of regions against the dense Gaussian process over all rows, where both can be computed."""
+
+import pickle
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+import weft
+from weft.inference.regional import condition_regions
+from weft.inference.single import condition
+
+NOISE = 0.15
+
+
+def model():
+    return weft.Model(
+        kernel=1.1 * weft.Separable(space=weft.Matern32([1.2, 0.9]), time=weft.Matern32(4.0))
+        + 0.4 * weft.Separable(space=weft.Matern12([0.6, 0.7]), time=weft.Matern12(1.5)),
+        likelihood=weft.Gaussian(NOISE),
+    )
+
+
+class Dense:
+    """The exact posterior from the kernel's matrix over all rows."""
+
+    def __init__(self, times, places, values):
+        self.times, self.places = times, places
+        covariance = np.asarray(model().kernel(times, places)) + NOISE * np.eye(len(times))
+        self.factor = np.linalg.cholesky(covariance)
+        self.whitened = np.linalg.solve(self.factor, values)
+
+    def joint(self, times, places):
+        cross = np.asarray(model().kernel(self.times, self.places, times, places))
+        half = np.linalg.solve(self.factor, cross)
+        return half.T @ self.whitened, np.asarray(model().kernel(times, places)) - half.T @ half
+
+
+def uneven(rng, count):
+    """Places in a box of 8 by 6, half of them crowded into a corner."""
+    places = rng.uniform(0, 1, (count, 2)) * [8.0, 6.0]
+    places[: count // 2] = rng.uniform(0, 1, (count // 2, 2)) * [3.0, 2.5]
+    return places
+
+
+class Problem:
+    def __init__(self, times, places, asked_times, asked_places):
+        rng = np.random.default_rng(11)
+        everything = np.asarray(
+            model().kernel(np.concatenate([times, asked_times]), np.concatenate([places, asked_places]))
+        )
+        field = np.linalg.cholesky(everything + 1e-9 * np.eye(len(everything))) @ rng.normal(size=len(everything))
+        self.data = weft.Observations(times, places, field[: len(times)] + np.sqrt(NOISE) * rng.normal(size=len(times)))
+        self.truth = field[len(times) :]
+        self.asked = asked_times, asked_places
+        self.dense = Dense(self.data.row_times, self.data.row_places, np.asarray(self.data.values))
+
+
+@pytest.fixture(scope="module")
+def floats():
+    """No place twice, every row at a time of its own."""
+    rng = np.random.default_rng(10)
+    return Problem(rng.uniform(0, 9, 900), uneven(rng, 900), rng.uniform(-1, 10, 300), uneven(rng, 300))
+
+
+@pytest.fixture(scope="module")
+def stations():
+    """Places seen again and again, some of the times."""
+    rng = np.random.default_rng(12)
+    places = uneven(rng, 110)
+    time, place = np.nonzero(rng.uniform(size=(12, 110)) > 0.3)
+    return Problem(time.astype(float), places[place], rng.uniform(-1, 13, 300), uneven(rng, 300))
+
+
+@pytest.fixture(scope="module", params=["floats", "stations"])
+def both(request):
+    problem = request.getfixturevalue(request.param)
+    return problem, condition_regions(model(), problem.data, num_regions=7 if request.param == "floats" else 4)
+
+
+def scores(mean, variance, truth):
+    z = (truth - mean) / np.sqrt(variance)
+    return np.sqrt(np.mean((truth - mean) ** 2)), np.mean(0.5 * z**2 + 0.5 * np.log(variance)), np.mean(abs(z) < 1.645)
+
+
+def test_answers_are_nearly_the_exact_ones(both):
+    problem, post = both
+    mean, covariance = problem.dense.joint(*problem.asked)
+    deviation = np.sqrt(np.diagonal(covariance))
+    found = post.marginals(*problem.asked)
+    # In deviations of the exact answer: what is lost by cutting the table into regions.
+    assert np.sqrt(np.mean(((found.mean - mean) / deviation) ** 2)) < 0.07
+    assert_allclose(np.sqrt(found.variance), deviation, rtol=0.05)
+    exact, ours = scores(mean, deviation**2, problem.truth), scores(*found, problem.truth)
+    assert_allclose(ours[0], exact[0], rtol=0.01)
+    assert abs(ours[1] - exact[1]) < 0.01
+    assert abs(ours[2] - exact[2]) < 0.02
+
+
+def test_components_add_up_to_the_whole(both):
+    problem, post = both
+    found, parts = post.marginals(*problem.asked), post.components(*problem.asked)
+    assert len(parts) == 2
+    assert_allclose(sum(part.mean for part in parts), found.mean, atol=1e-9)
+
+
+def test_one_region_is_the_exact_posterior(stations):
+    post, exact = condition_regions(model(), stations.data, num_regions=1), condition(model(), stations.data)
+    for one, other in zip(post.marginals(*stations.asked), exact.marginals(*stations.asked), strict=True):
+        assert_allclose(one, other, rtol=1e-8, atol=1e-9)
+    assert_allclose(post.log_evidence, exact.log_evidence, rtol=1e-9)
+    assert_allclose(post.fitted_values(), exact.fitted_values(), rtol=1e-7, atol=1e-9)
+
+
+def test_no_step_at_the_borders(both):
+    problem, post = both
+    line = np.stack([np.linspace(0.1, 7.9, 600), np.full(600, 2.2)], axis=1)
+    times = np.full(600, 5.0)
+    found, (mean, covariance) = post.marginals(times, line), problem.dense.joint(times, line)
+    # What regions add to the exact mean moves smoothly: a seam would be a step in it.
+    steps = np.abs(np.diff(found.mean - mean)) / np.sqrt(np.diagonal(covariance)[1:])
+    assert steps.max() < 0.03
+
+
+def test_draws_vary_as_the_exact_posterior_over_areas(both):
+    problem, post = both
+    corners = np.stack(np.meshgrid(np.linspace(1.0, 7.0, 9), np.linspace(1.0, 5.0, 7)), axis=-1).reshape(-1, 2)
+    times = np.full(len(corners), 4.0)
+    assert not post.is_exact_over(times, corners)
+    draws = post.sample(times, corners, num=400, seed=3)
+    mean, covariance = problem.dense.joint(times, corners)
+    average = np.full(len(corners), 1 / len(corners))
+    # The deviation of 400 draws is known to 3.5 %.
+    assert_allclose(np.std(draws @ average), np.sqrt(average @ covariance @ average), rtol=0.1)
+    assert_allclose(np.std(draws, axis=0), np.sqrt(np.diagonal(covariance)), rtol=0.2)
+    assert abs(np.mean(draws @ average) - average @ mean) < 0.2 * np.sqrt(average @ covariance @ average)
+
+
+def test_a_sum_within_one_region_is_exact(stations):
+    post = condition_regions(model(), stations.data, num_regions=3)
+    inside = np.flatnonzero(
+        post.division.cuts.cell_of(post.division.nearness(np.full(300, 2.0), stations.asked[1])) == 1
+    )[:5]
+    times, places = np.linspace(1.0, 3.0, 5), stations.asked[1][inside]
+    assert post.is_exact_over(times, places)
+    weights = np.array([0.1, 0.3, 0.2, 0.15, 0.25])
+    found = post.aggregate(times, places, weights)
+    assert_allclose(found.variance, weights @ post.covariance(times, places) @ weights, rtol=1e-8)
+    assert_allclose(found.mean, weights @ post.region(1).marginals(times, places).mean, rtol=1e-8)
+
+
+def test_update_equals_all_rows_at_once(stations):
+    data = stations.data
+    early = data.row_times < 9
+    post = condition_regions(
+        model(), weft.Observations(data.row_times[early], data.row_places[early], data.values[early]), num_regions=3
+    )
+    more = weft.Observations(data.row_times[~early], data.row_places[~early], data.values[~early])
+    updated = post.update(more)
+    whole = condition_regions(model(), data, num_regions=3)
+    asked = stations.asked
+    # The regions are those of the early rows, so equal up to what regions leave out.
+    deviation = np.sqrt(whole.marginals(*asked).variance)
+    assert np.sqrt(np.mean(((updated.marginals(*asked).mean - whole.marginals(*asked).mean) / deviation) ** 2)) < 0.1
+    assert updated.batches[0].num_rows == data.num_rows
+    ahead = updated.one_step_ahead()
+    assert len(ahead.residual) == data.num_rows
+    assert np.all(np.isfinite(ahead.residual))
+    assert np.all(ahead.variance > NOISE)
+
+
+def test_it_is_saved_and_sent(stations, tmp_path):
+    post = condition_regions(model(), stations.data, num_regions=3)
+    times, places = stations.asked[0][:20], stations.asked[1][:20]
+    expected = post.marginals(times, places)
+    post.save(tmp_path / "regions.weft", rows=True)
+    for again in (weft.load(tmp_path / "regions.weft"), pickle.loads(pickle.dumps(post))):
+        for one, other in zip(again.marginals(times, places), expected, strict=True):
+            assert np.array_equal(one, other)
+
+
+def test_forecasts_and_filtered_answers_see_no_future(stations):
+    post = condition_regions(model(), stations.data, num_regions=3)
+    places = stations.asked[1][:12]
+    beyond = post.marginals(np.full(12, 60.0), places)
+    assert_allclose(beyond.variance, 1.5, rtol=1e-3)
+    early = stations.data.row_times <= 5
+    data = stations.data
+    known = condition_regions(
+        model(), weft.Observations(data.row_times[early], data.row_places[early], data.values[early]), num_regions=3
+    )
+    found, expected = post.filtered(np.full(12, 5.0), places), known.marginals(np.full(12, 5.0), places)
+    # Regions differ a little where a place has no early row.
+    assert_allclose(found.mean, expected.mean, atol=0.1)
+
+
+def test_regions_that_disagree_are_told():
+    rng = np.random.default_rng(13)
+    data = weft.Observations(rng.uniform(0, 9, 400), uneven(rng, 400), rng.normal(size=400))
+    seam = condition_regions(model(), data, num_regions=5).seam(num=100)
+    assert 0 <= seam.usual <= seam.largest < 1.0
+    assert seam.num_points == 100
