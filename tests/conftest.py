@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Double precision, strict promotion and shape checks for every test; where the shared data are."""
 
+import gc
 import os
 import pathlib
+from collections.abc import Iterator
 
 import jax
 import pytest
@@ -20,7 +22,20 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 if os.environ.get("WEFT_TESTS_CHECK_SHAPES") != "no":
     install_import_hook(["weft", "weft_experiments"], "beartype.beartype")
 
+# Each compiled program maps memory anew, and Linux lets a process have 65,530 maps: beyond, XLA aborts.
+MOST_MAPS = 40_000
+MAPS = pathlib.Path("/proc/self/maps")
+
 SHARED_DATA = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_compiled_programs() -> Iterator[None]:
+    """Programs compiled for earlier files are let go before there are too many of them."""
+    yield
+    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MOST_MAPS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture(scope="session")

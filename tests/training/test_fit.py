@@ -20,6 +20,7 @@ from scipy.optimize import minimize
 import weft
 from tests.oracles import dense
 from tests.training.problem import two_components
+from weft.engines.cpu import CpuEngine
 from weft.training import fitting
 from weft.training.parameters import make_space
 
@@ -107,7 +108,7 @@ def test_recovers_a_known_model_within_its_uncertainty(drawn):
     names, top = space.names, space.start(result.model)
 
     def gradient(point):
-        return fitting._compiled_value_and_gradient(point, space, result.model, data, (), 0.0, "auto", None)[1]
+        return fitting._compiled_value_and_gradient(point, space, result.model, data, (), 0.0, CpuEngine(), None)[1]
 
     # Observed information by central differences of the gradient.
     step = 1e-4

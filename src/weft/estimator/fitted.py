@@ -138,10 +138,11 @@ class Fitted:
         ]
 
     @property
-    def all_names(self) -> tuple[str, ...]:
-        """Names of all that `posterior.components` tells of: the kernel's components, then habits of places that add to f."""
+    def all_names(self) -> tuple[str | None, ...]:
+        """Names of all that `posterior.components` tells of: the kernel's components, None for a mean, habits that add to f."""
+        of_mean = () if self.model.mean is None else (None,)
         own = (habit.component for habit in self.posterior.habits())
-        return (*self.names, *(name for name in own if name is not None))
+        return (*self.names, *of_mean, *(name for name in own if name is not None))
 
     def seen_values(self) -> Float[np.ndarray, " row"]:
         """Values of the rows kept, batch after batch, in the target's own units."""

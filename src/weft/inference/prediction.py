@@ -316,7 +316,9 @@ class _Mixture(Distribution):
             log_density[rows] = self._log_density_of(rows, values, target)
         return score_rows(values, mean, sd, crps=crps, log_density=log_density, pit=pit)
 
-    def _log_density_of(self, rows: Int[np.ndarray, " some"], values: PerRow, target: TargetScaling) -> PerRow:
+    def _log_density_of(
+        self, rows: Int[np.ndarray, " some"], values: PerRow, target: TargetScaling
+    ) -> Float[np.ndarray, " some"]:
         found = log_expected_density(
             self.likelihood,
             target.forward(values[rows]),

@@ -34,6 +34,7 @@ def shares_of_variance(fitted: Fitted, rows: SeenRows, most: int) -> dict[str, f
     found = {
         name: float(np.var(part.mean) + np.mean(part.variance))
         for name, part in zip(fitted.all_names, parts, strict=True)
+        if name is not None
     }
     noise = describe_noise(fitted.model, translation)
     if noise is not None:
