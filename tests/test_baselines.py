@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.baselines import BASELINES, fit_baseline, natural_periods
+from weft.baselines import available_baselines, fit_baseline, natural_periods
 from weft.scores import score_rows, summarise
 
 rows = st.lists(
@@ -127,7 +127,7 @@ def weather():
     return times.ravel(), stations[place.ravel()], values.ravel()
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", available_baselines())
 @pytest.mark.parametrize("held_out", ["random", "time"])
 def test_deviations_are_honest(weather, name, held_out):
     times, places, values = weather
@@ -157,7 +157,7 @@ def test_deviation_grows_with_distance_and_with_waiting(weather):
     assert other > 1.3 * same
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", available_baselines())
 def test_order_missing_values_seeds_and_small_tables(weather, name):
     times, places, values = (column[:500] for column in weather)
     order = np.random.default_rng(3).permutation(500)
@@ -186,3 +186,53 @@ def test_names_and_periods():
     assert natural_periods(86400.0, span=700.0, step=1.0) == (365.2425,)
     assert natural_periods(3600.0, span=35_000.0, step=1.0) == (8765.82, 24.0)
     assert natural_periods(86400.0, span=100.0, step=1.0) == ()
+
+
+def test_nearest_rows_are_near_in_space_and_time(weather):
+    """The definition, at the speed that was chosen: ten rows by 1 / distance^2 of place and time together."""
+    times, places, values = (column[:2000] for column in weather)
+    baseline = fit_baseline("nearest_rows", times, places, values)
+    at, where = np.array([3.4, 20.0]), np.array([[40.0, 70.0], [10.0, 250.0]])
+    got = baseline.predict(at, where)
+    for mean, time, place in zip(got.mean, at, where, strict=True):
+        distance = np.sqrt(np.sum((places - place) ** 2, axis=1) + (baseline.neighbourhood.speed * (times - time)) ** 2)
+        near = np.argsort(distance)[:10]
+        np.testing.assert_allclose(mean, np.average(values[near], weights=distance[near] ** -2.0))
+
+
+def test_kriging_is_ordinary_kriging(weather):
+    """Weights that sum to one, by Lagrange's multiplier, from the thirty nearest rows and the variogram learned."""
+    times, places, values = (column[:2000] for column in weather)
+    baseline = fit_baseline("local_kriging", times, places, values)
+    at, where = np.array([3.4, 20.0]), np.array([[40.0, 70.0], [10.0, 250.0]])
+    got = baseline.predict(at, where)
+    points = np.column_stack([places, baseline.neighbourhood.speed * times])
+
+    def semivariance(distance):
+        return np.where(distance > 0, baseline.nugget + baseline.sill * (1 - np.exp(-distance / baseline.reach)), 0.0)
+
+    for mean, sd, time, place in zip(got.mean, got.sd, at, where, strict=True):
+        away = np.linalg.norm(points - np.append(place, baseline.neighbourhood.speed * time), axis=1)
+        near = np.argsort(away)[:30]
+        between = np.linalg.norm(points[near][:, None] - points[near], axis=2)
+        system = np.ones((31, 31))
+        system[:30, :30], system[30, 30] = semivariance(between), 0.0
+        right = np.append(semivariance(away[near]), 1.0)
+        solved = np.linalg.solve(system, right)
+        # The unknown mean has a variance of a hundred sills there, and an infinite one here.
+        np.testing.assert_allclose(mean, solved[:30] @ values[near], rtol=1e-2)
+        np.testing.assert_allclose(sd / baseline.factor, np.sqrt(solved @ right), rtol=1e-2)
+
+
+def test_floats_that_never_meet_have_neighbours():
+    """Rows of which no two share a time: what is near on other days tells more than anything at the same time."""
+    generator = np.random.default_rng(5)
+    times, places = generator.uniform(0, 400, 3000), generator.uniform(0, 100, (3000, 2))
+    values = np.sin(places[:, 0] / 15) + np.cos(places[:, 1] / 20 + times / 150) + 0.1 * generator.normal(size=3000)
+    test = np.arange(3000) % 5 == 0
+    error = {}
+    for name in ("inverse_distance", "nearest_rows", "local_kriging"):
+        got = fit_baseline(name, times[~test], places[~test], values[~test]).predict(times[test], places[test])
+        error[name] = np.sqrt(np.mean((got.mean - values[test]) ** 2))
+    assert error["nearest_rows"] < 0.4 * error["inverse_distance"]
+    assert error["local_kriging"] < error["nearest_rows"]

@@ -9,6 +9,7 @@ from scipy.stats import norm
 
 import weft
 from tests.estimator.tables import STATIONS
+from weft.baselines import available_baselines
 
 
 def test_scores_are_those_of_the_predictions(fitted, table):
@@ -26,7 +27,7 @@ def test_scores_are_those_of_the_predictions(fitted, table):
     assert_allclose(scores["standardised_rmse"], scores["rmse"] / np.nanstd(table["value"]))
     inside = (value > answer["q0.1"][known]) & (value < answer["q0.9"][known])
     assert_allclose(scores["coverage_80"], inside.mean())
-    baselines = ("climatology", "nearest_station", "inverse_distance")
+    baselines = tuple(name for name in available_baselines() if name != "persistence")
     best = min(scores[f"mean_crps_{name}"] for name in baselines)
     assert_allclose(scores["crps_skill"], 1 - scores["mean_crps"] / best)
     assert "mean_crps_persistence" not in scores
@@ -55,7 +56,7 @@ def test_cross_validation_holds_out_whole_stations(fitted, table):
     tidy = fitted.cross_validate(table, by="station", folds=3)
     assert list(tidy.columns) == ["by", "fold", "model", "score", "value"]
     assert set(tidy["fold"]) == {"all", "0", "1", "2"}
-    assert set(tidy["model"]) == {"weft", "climatology", "nearest_station", "inverse_distance"}
+    assert set(tidy["model"]) == {"weft", *available_baselines()} - {"persistence"}
     chosen = tidy.query("fold == 'all' and model == 'weft' and score == 'mae'")["value"].item()
     assert_allclose(chosen, own["error"].abs().mean())
 

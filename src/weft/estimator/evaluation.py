@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.baselines import BASELINES, fit_baseline, natural_periods
+from weft.baselines import available_baselines, fit_baseline, natural_periods
 from weft.data.clock import UNIT_SECONDS
 from weft.data.tables import distinct_rows
 from weft.estimator.columns import Measurements
@@ -95,7 +95,7 @@ def score_beside_baselines(
         if is_forecast is None:
             is_forecast = bool(len(test.times)) and float(test.times.min()) > float(train.times.max())
         periods = periods_in(train.times, translation)
-        for name in BASELINES:
+        for name in available_baselines():
             if name == "persistence" and not is_forecast:
                 continue
             baseline = fit_baseline(name, train.times, train.places, train.values, periods=periods, seed=seed)
