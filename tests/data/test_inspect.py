@@ -178,6 +178,10 @@ def test_the_transform_is_the_mildest_under_which_changes_do_not_depend_on_the_l
     with_zeros = levels * np.exp(0.6 * draws)
     with_zeros[::50] = 0.0
     assert chosen(with_zeros) == "log1p"
+    # Rain: two days in three are dry, and the wet ones are far from even.
+    wet = np.repeat(generator.random(300) < 0.4, 5)
+    rain = np.where(wet, generator.gamma(0.6, 8.0, 1500), 0.0)
+    assert chosen(rain) == "sqrt"
     # Values that are never at one place twice, so that only their own skew can tell.
     scattered = count_table(table(t=times, x=np.arange(1500.0), v=np.exp(draws)), time="t", space=("x",), target="v")
     assert scattered.advice.transform == "log"

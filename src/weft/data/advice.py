@@ -6,6 +6,7 @@ from typing import final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy import special
 
 from weft.data.transforms import Transform, transform_named
 
@@ -16,6 +17,10 @@ _POSITIVE = (None, "sqrt", "log")
 _WITH_ZEROS = (None, "sqrt", "log1p")
 # Nats a value by which a stronger transform has to be better.
 _WORTH = 0.05
+# The part of a left-out score by which a stronger transform has to be better, where there are zeros.
+_WORTH_OF_LOSS = 0.01
+_LEVELS = np.arange(1, 20) / 20
+_MOST_TRIPLES = 20_000
 _FEWEST_PAIRS = 100
 _SKEWED = 1.5
 # Counts below this on average are too coarse for a transform and a Gaussian.
@@ -45,7 +50,8 @@ def advise(
 
     Of transforms, the mildest under which the size of changes does not depend on the level: the one that makes
     differences of neighbours in time most likely as draws of one Gaussian, in the units of the target (the profile
-    likelihood of Box & Cox 1964, of differences).
+    likelihood of Box & Cox 1964, of differences). Where there are zeros, which have no logarithm and no spread, the one under
+    which values left out are predicted best, in the units of the target, from those before and after.
     """
     present = ~np.isnan(values)
     times, place, values = times[present], place[present], values[present]
@@ -57,6 +63,15 @@ def advise(
         if values.mean() < _SMALL_COUNTS:
             return Advice(likelihood="negative_binomial", reason=f"small counts (mean {values.mean():.2g})")
     names = _POSITIVE if values.min() > 0 else _WITH_ZEROS
+    if values.min() == 0:
+        triples = _triples(times, place, values, step)
+        if triples.shape[1] >= _FEWEST_PAIRS:
+            losses = [_left_out_loss(transform_named(name), triples) for name in names]
+            chosen = _mildest([-loss for loss in losses], names, worth=_WORTH_OF_LOSS * min(losses))
+            dry = f"{100 * float(np.mean(values == 0)):.0f} % of values are 0"
+            return Advice(
+                chosen, reason=f"{dry}, and under {chosen} values left out are predicted best" if chosen else ""
+            )
     first, second = _neighbours(times, place, values, step)
     if len(first) >= _FEWEST_PAIRS:
         chosen = _mildest([_fit_of_changes(transform_named(name), first, second) for name in names], names)
@@ -68,8 +83,34 @@ def advise(
     return Advice(chosen, reason=f"values are skewed, and under {chosen} least so" if chosen else "")
 
 
-def _mildest(fits: list[float], names: tuple[str | None, ...]) -> str | None:
-    return next(name for name, fit in zip(names, fits, strict=True) if fit >= max(fits) - _WORTH)
+def _mildest(fits: list[float], names: tuple[str | None, ...], worth: float = _WORTH) -> str | None:
+    return next(name for name, fit in zip(names, fits, strict=True) if fit >= max(fits) - worth)
+
+
+def _triples(
+    times: Float[np.ndarray, " row"], place: Int[np.ndarray, " row"], values: Float[np.ndarray, " row"], step: float
+) -> Float[np.ndarray, "3 triple"]:
+    """Values before, at and after a time at one place, one usual step (or less) apart."""
+    order = np.lexsort((times, place))
+    gap, value = np.diff(times[order]), values[order]
+    near: Bool[np.ndarray, " pair"] = (np.diff(place[order]) == 0) & (gap > 0) & (gap <= 1.01 * step)
+    middle = np.flatnonzero(near[:-1] & near[1:]) + 1
+    middle = middle[:: max(1, len(middle) // _MOST_TRIPLES)]
+    return np.stack([value[middle - 1], value[middle], value[middle + 1]])
+
+
+def _left_out_loss(transform: Transform, triples: Float[np.ndarray, "3 triple"]) -> float:
+    """Mean quantile score, in the target's units, of the middle values predicted from those beside them by least squares."""
+    before, value, after = transform.forward(triples)
+    design = np.stack([np.ones_like(value), before + after], axis=1)
+    coefficients = np.linalg.lstsq(design, value, rcond=None)[0]
+    mean = design @ coefficients
+    sd = max(float(np.std(value - mean)), 1e-12)
+    losses = []
+    for level in _LEVELS:
+        below = triples[1] - transform.inverse(mean + sd * special.ndtri(level))
+        losses.append(float(np.mean(np.where(below >= 0, level * below, (level - 1) * below))))
+    return float(np.mean(losses))
 
 
 def _neighbours(

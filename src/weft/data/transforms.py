@@ -144,19 +144,19 @@ class Log(Transform):
 @final
 @dataclasses.dataclass(frozen=True)
 class Log1p(Transform):
-    """log(1 + y): 1 + y is log-normal."""
+    """log(1 + y) of what has zeros, such as rain; y = max(e^z - 1, 0), and zero has the probability of z <= 0."""
 
     name = "log1p"
-    domain = "above -1"
+    domain = "zero or positive"
 
     def allows(self, values: Float[np.ndarray, " row"]) -> np.ndarray:
-        return np.isfinite(values) & (values > -1)
+        return np.isfinite(values) & (values >= 0)
 
     def forward(self, values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         return np.log1p(values)
 
     def inverse(self, transformed: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        return np.expm1(transformed)
+        return np.expm1(np.maximum(transformed, 0.0))
 
     def log_jacobian(self, values: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
         return -np.log1p(values)
@@ -164,11 +164,19 @@ class Log1p(Transform):
     def moments(
         self, mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
     ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-        log_expected = mean + sd**2 / 2
-        return np.expm1(log_expected), np.expm1(sd**2) * np.exp(2 * log_expected)
+        """By E[e^kz; z > 0] = e^(k mean + (k sd)^2 / 2) Phi(mean / sd + k sd)."""
+        certain = sd == 0
+        scale = np.where(certain, 1.0, sd)
+        none, one, two = (
+            np.exp(k * mean + (k * scale) ** 2 / 2 + special.log_ndtr(mean / scale + k * scale)) for k in (0, 1, 2)
+        )
+        # Far below zero both are differences of nearly equal terms; what is left there is rounding.
+        expected = np.maximum(one - none, 0.0)
+        variance = np.maximum(two - 2 * one + none - expected**2, 0.0)
+        return np.where(certain, self.inverse(mean), expected), np.where(certain, 0.0, variance)
 
     def lowest(self) -> float | None:
-        return None
+        return 0.0
 
 
 @final
