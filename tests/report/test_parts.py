@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Parts of a report that need no model: packed numbers, coast lines, the verdict's words."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -98,8 +100,13 @@ def test_neighbours_are_weighted_by_distance() -> None:
     assert_allclose(from_neighbours(at, known, np.array([[1.0, 0.0]]), 1), [1.0])
 
 
-def check(by: str = "random", coverage: float = 0.9, skill: float = 0.3, best: str = "inverse distance") -> Check:
-    return Check(by, "", "", (), (), coverage, skill, best, ())
+def check(
+    by: str = "random", coverage: float = 0.9, skill: float = 0.3, best: str = "inverse distance", **others: float
+) -> Check:
+    reached = {0.5: 0.5, 0.8: 0.8, 0.9: coverage, 0.95: 0.95} | {
+        float(f"0.{name[1:]}"): x for name, x in others.items()
+    }
+    return Check(by, "", "", (), (), tuple(reached.items()), skill, best, ())
 
 
 def words(
@@ -107,8 +114,11 @@ def words(
     converged: bool = True,
     in_space: Variogram = NO_VARIOGRAM,
     in_time: Autocorrelation = NO_CORRELATION,
+    **others: Any,
 ) -> tuple[str, str, str]:
-    verdict = judge(converged=converged, message="stopped early", checks=checks, in_space=in_space, in_time=in_time)
+    verdict = judge(
+        converged=converged, message="stopped early", checks=checks, in_space=in_space, in_time=in_time, **others
+    )
     return verdict.state, verdict.headline, " ".join(verdict.worries)
 
 
@@ -149,10 +159,60 @@ def test_what_is_left_in_residuals_is_named() -> None:
     curve = Variogram(np.array([12.0, 50.0]), np.array([0.6, 1.0]), "km")
     lags = np.arange(1.0, 9.0)
     left = Autocorrelation(lags, np.full(8, 0.3), np.full(8, 0.02), "days")
-    _, _, worries = words(check(), in_space=curve, in_time=left)
+    state, headline, worries = words(check(), in_space=curve, in_time=left)
+    assert state == "caution"
+    assert headline.startswith("Use with care")
     assert "Neighbours err together: at 12 km" in worries
     assert "correlated (0.30)" in worries
-    assert "offset for each place" in worries
+    assert "the model has no level for each place" in worries
+    _, _, worries = words(check(), in_time=left, has_levels=True)
+    assert "more than the levels found for them explain" in worries
+    assert "has no level" not in worries
+
+
+def test_a_cycle_left_in_residuals_is_named() -> None:
+    lags = np.arange(1.0, 15.0)
+    yearly = Autocorrelation(lags, np.where(lags == 12, 0.45, 0.01), np.full(14, 0.02), "months")
+    state, _, worries = words(check(), in_time=yearly)
+    assert state == "caution"
+    assert "12 months apart are correlated (0.45)" in worries
+    assert "seasonality=12" in worries
+
+
+@pytest.mark.parametrize(
+    ("others", "said"),
+    [
+        ({"c5": 0.59}, "those of 50 % hold 59 %"),
+        ({"c8": 0.74}, "of 80 % hold 74 %"),
+        ({"c95": 0.99}, "of 95 % hold 99 %"),
+    ],
+)
+def test_every_level_counts(others: dict[str, float], said: str) -> None:
+    state, headline, worries = words(check(**others))
+    assert state == "caution"
+    assert headline.startswith("Use with care")
+    assert said in worries
+    assert "habits='auto'" in worries
+
+
+def test_new_stations_have_a_bar_of_their_own() -> None:
+    assert words(check("random", 0.8501))[0] == "good"
+    assert words(check("station", 0.8499))[0] == "caution"
+
+
+def test_a_baseline_as_good_is_named() -> None:
+    state, _, worries = words(check(skill=0.03))
+    assert state == "caution"
+    assert "inverse distance is as good within 5 %" in worries
+
+
+def test_degenerate_scales_and_noise_that_is_field_are_named() -> None:
+    said = "The slow component is 66,300 km long in one direction and 9.8 in another."
+    state, _, worries = words(check(), degenerate=[said], unexplained=0.8)
+    assert state == "caution"
+    assert said in worries
+    assert "80 % of the variance of the noise" in worries
+    assert words(check(), unexplained=0.3)[0] == "good"
 
 
 def test_without_checks_nothing_is_claimed() -> None:

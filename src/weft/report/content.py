@@ -214,10 +214,14 @@ class Check:
     words: str
     columns: tuple[str, ...]
     lines: tuple[ScoreLine, ...]
-    coverage_90: float
+    coverage: tuple[tuple[float, float], ...]  # levels of intervals, and the share of values inside
     skill: float  # 1 - CRPS / CRPS of the best baseline
     best_baseline: str
     figures: tuple[Figure, ...]
+
+    @property
+    def coverage_90(self) -> float:
+        return dict(self.coverage)[0.9]
 
 
 @final

@@ -50,6 +50,9 @@ _NAMES = {
     "climatology": "climatology",
     "nearest_station": "nearest station",
     "inverse_distance": "inverse distance",
+    "nearest_rows": "nearest rows in space and time",
+    "local_kriging": "local kriging",
+    "boosting": "gradient boosting",
     "persistence": "persistence",
 }
 
@@ -124,7 +127,7 @@ def describe_check(hidden: Hidden, target_sd: float, units: str) -> Check:
         words=f"{_WORDS[hidden.by]} {counted(num_rows, 'row')} at {counted(num_places, 'place')}.",
         columns=tuple(_column(score, units) for score in _SHOWN),
         lines=lines,
-        coverage_90=float(ours["coverage_90"]),
+        coverage=tuple((level, float(ours[f"coverage_{100 * level:.0f}"])) for level in COVERAGE_LEVELS),
         skill=float(1 - ours["mean_crps"] / others[best]["mean_crps"]),
         best_baseline=_NAMES.get(best, best),
         figures=_calibration(hidden.scores[MODEL], hidden.by),
