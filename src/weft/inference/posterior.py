@@ -6,7 +6,7 @@ import pathlib
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from weft.arrays import AnyArray, ArrayLike
 from weft.data.archive import write_archive
@@ -31,7 +31,7 @@ class OwnOfPlaces(NamedTuple):
     """One habit of places: what is each one's own besides the field, with its deviation.
 
     `component` is what the habit is called beside components of the kernel, None where it adds nothing to f; `spread` is the
-    habit's deviation from place to place. Levels are in units of f.
+    habit's deviation from place to place; `found` says where it is beyond doubt. Levels are in units of f.
     """
 
     name: str
@@ -41,6 +41,7 @@ class OwnOfPlaces(NamedTuple):
     places: Float[np.ndarray, "place dim"]
     value: Float[np.ndarray, " place"]
     sd: Float[np.ndarray, " place"]
+    found: Bool[np.ndarray, " place"]
 
 
 class Posterior(abc.ABC):

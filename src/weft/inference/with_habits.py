@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.arrays import AnyArray, ArrayLike
-from weft.data.observations import Observations
+from weft.data.observations import Observations, distinct_places
 from weft.inference.habits import FINDERS, HABITS, Habit
-from weft.inference.habits.base import Places, Times
+from weft.inference.habits.base import Places, Times, Version
 from weft.inference.merge import concatenate_observations
 from weft.inference.plain import from_plain, to_plain
 from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
@@ -22,7 +22,7 @@ from weft.inference.queries import checked_rows, checked_sums
 from weft.likelihoods import RowExtras
 from weft.model import Model
 
-__all__ = ["PosteriorWithHabits", "find_habits", "tell", "with_habits"]
+__all__ = ["PosteriorWithHabits", "field_model", "find_habits", "tell", "with_habits"]
 
 
 def find_habits(names: Iterable[str], field: Posterior, data: Observations, num_space: int) -> tuple[Habit, ...]:
@@ -44,6 +44,13 @@ def with_habits(
     """The posterior given `data` with these habits; where there are none, the field itself."""
     field = condition(tell(habits, data))
     return PosteriorWithHabits(field, habits) if habits else field
+
+
+def field_model(habits: Iterable[Habit], model: Model) -> Model:
+    """The model of a field that is told less its habits."""
+    for habit in habits:
+        model = habit.field_model(model)
+    return model
 
 
 @final
@@ -87,23 +94,25 @@ class PosteriorWithHabits(Posterior):
         return tuple(habit.describe() for habit in self._habits)
 
     def marginals(self, times: ArrayLike, places: ArrayLike) -> Marginals:
-        times, places, asked = self._asked(times, places)
-        return self._with_effects(self._field.marginals(asked, places), times, places)
+        """Where rows may be meant in several ways, the mean and variance over all of them."""
+        return self._over_versions(self._field.marginals, times, places)
 
     def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
         """As of the field; habits are those that all rows show."""
-        times, places, asked = self._asked(times, places)
-        return self._with_effects(self._field.filtered(asked, places), times, places)
+        return self._over_versions(self._field.filtered, times, places)
 
     def components(self, times: ArrayLike, places: ArrayLike) -> tuple[Marginals, ...]:
         times, places, asked = self._asked(times, places)
         return (*self._field.components(asked, places), *(habit.effect(times, places) for habit in self._adding))
 
     def fitted_values(self) -> Float[np.ndarray, " row"]:
-        rows = concatenate_observations(self._field.batches)
-        return self._with_effects(
-            Marginals(self._field.fitted_values(), np.zeros(rows.num_rows)), rows.row_times, rows.row_places
-        ).mean
+        told = concatenate_observations(self._field.batches)
+        rows = self._untell(told)
+        # A habit may change when a row is held to be, and so the order of rows.
+        as_given = np.empty(told.grouping.num_given)
+        as_given[told.row] = self._field.fitted_values()
+        field = Marginals(as_given[rows.row], np.zeros(rows.num_rows))
+        return self._with_effects(field, rows.row_times, rows.row_places).mean
 
     def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
         times, places, asked = self._asked(times, places)
@@ -120,10 +129,18 @@ class PosteriorWithHabits(Posterior):
     def sample(
         self, times: ArrayLike, places: ArrayLike, *, num: int = 1, seed: int = 0
     ) -> Float[np.ndarray, "draw query"]:
-        times, places, asked = self._asked(times, places)
-        draws = self._field.sample(asked, places, num=num, seed=seed)
+        """One version a place and draw."""
+        times, places = checked_rows(times, places, self.num_columns)
+        versions = self._versions(times, places)
+        draws = self._field.sample(
+            np.concatenate([version.times for version in versions]),
+            np.tile(places, (len(versions), 1)),
+            num=num,
+            seed=seed,
+        ).reshape(num, len(versions), len(times))
         # Streams of their own, beside the field's [seed] and the noise's [seed, 1].
-        for number, habit in enumerate(self._adding, start=2):
+        draws = _one_version(draws, versions, places, np.random.default_rng([seed, 2]))
+        for number, habit in enumerate(self._adding, start=3):
             draws = draws + habit.effect_draws(times, places, num, np.random.default_rng([seed, number]))
         return draws
 
@@ -138,7 +155,10 @@ class PosteriorWithHabits(Posterior):
         if found:
             given = np.zeros(len(times)) if extra.noise_variance is None else np.asarray(extra.noise_variance)
             extra = RowExtras(extra.exposure, extra.trials, np.sum([given, *found], axis=0))
-        return self._field.emission(asked, places, extra)
+        emission = self._field.emission(asked, places, extra)
+        for habit in self._habits:
+            emission = habit.emitted(emission, times, places)
+        return emission
 
     def update(self, more: Observations) -> "PosteriorWithHabits":
         """Habits stay as they are."""
@@ -187,12 +207,37 @@ class PosteriorWithHabits(Posterior):
         return data
 
     def _asked(self, times: ArrayLike, places: ArrayLike) -> tuple[Times, Places, Times]:
-        """Times and places asked about, and the times at which the field is asked."""
+        """Times and places asked about, and the times at which the field is asked: of several versions, in the likeliest."""
         times, places = checked_rows(times, places, self.num_columns)
-        asked = times
+        versions = self._versions(times, places)
+        likeliest = np.argmax([version.probability for version in versions], axis=0)
+        return times, places, np.stack([version.times for version in versions])[likeliest, np.arange(len(times))]
+
+    def _versions(self, times: Times, places: Places) -> tuple[Version, ...]:
+        found: tuple[Version, ...] = (Version(np.ones(len(times)), times),)
         for habit in self._habits:
-            asked = habit.asked(asked, places)
-        return times, places, asked
+            found = tuple(
+                Version(before.probability * after.probability, after.times)
+                for before in found
+                for after in habit.versions(before.times, places)
+            )
+        return tuple(version for version in found if np.any(version.probability > 0))
+
+    def _over_versions(
+        self, answer: Callable[[Times, Places], Marginals], times: ArrayLike, places: ArrayLike
+    ) -> Marginals:
+        times, places = checked_rows(times, places, self.num_columns)
+        versions = self._versions(times, places)
+        found = []
+        for probability, asked in versions:
+            rows = np.flatnonzero(probability > 0)
+            each = np.zeros((2, len(times)))
+            each[:, rows] = answer(asked[rows], places[rows])
+            found.append(each)
+        probability, (mean, variance) = np.stack([each.probability for each in versions]), np.stack(found, axis=1)
+        overall = np.sum(probability * mean, axis=0)
+        within = np.sum(probability * (variance + (mean - overall) ** 2), axis=0)
+        return self._with_effects(Marginals(overall, within), times, places)
 
     @property
     def _adding(self) -> tuple[Habit, ...]:
@@ -213,3 +258,19 @@ class PosteriorWithHabits(Posterior):
             more = habit.effect_on_sums(times, places, sums)
             mean, covariance = mean + more[0], covariance + more[1]
         return mean, covariance
+
+
+def _one_version(
+    draws: Float[np.ndarray, "draw version query"],
+    versions: tuple[Version, ...],
+    places: Places,
+    generator: np.random.Generator,
+) -> Float[np.ndarray, "draw query"]:
+    """Of each draw the version that a place has in it; all rows of a place are meant in the same way."""
+    if len(versions) == 1:
+        return draws[:, 0]
+    _, place = distinct_places(places)
+    level = generator.random((len(draws), int(place.max(initial=-1)) + 1))[:, place]
+    upto = np.cumsum([version.probability for version in versions], axis=0)
+    chosen = np.minimum(np.sum(level[:, None] > upto[None], axis=1), len(versions) - 1)
+    return np.take_along_axis(draws, chosen[:, None], axis=1)[:, 0]

@@ -2,24 +2,32 @@
 """What a habit of places has to say: about rows that come in, and about answers that go out."""
 
 import abc
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from weft.data.observations import Observations
+from weft.data.observations import Observations, distinct_places
 from weft.inference.posterior import OwnOfPlaces, Posterior
-from weft.inference.prediction import Marginals
+from weft.inference.prediction import Emission, Marginals
+from weft.model import Model
 
 Times = Float[np.ndarray, " query"]
 Places = Float[np.ndarray, "query dim"]
 
 
+class Version(NamedTuple):
+    """One way in which rows may be meant: how likely it is for each of them, and at which times the field then holds what is asked."""
+
+    probability: Float[np.ndarray, " query"]
+    times: Float[np.ndarray, " query"]
+
+
 class Habit(abc.ABC):
     """Something of each place's own besides the field. A habit says what it changes; what it leaves alone it need not mention.
 
-    Rows go to the field as `told` makes them and come back as `untold`. The field is asked at `asked` times; to its answers come
-    `effect` and, to an observation's noise, `noise_variance`.
+    Rows go to the field as `told` makes them and come back as `untold`. The field, whose model is `field_model`, is asked in all
+    `versions`; to its answers come `effect` and, to an observation's noise, `noise_variance`, and the whole is `emitted`.
     """
 
     name: ClassVar[str]
@@ -34,9 +42,13 @@ class Habit(abc.ABC):
         """The rows that `told` was given."""
         return data
 
-    def asked(self, times: Times, places: Places) -> Times:
-        """The times at which the field holds what is asked about."""
-        return times
+    def field_model(self, model: Model) -> Model:
+        """The model of the field, given that of field and habit in one."""
+        return model
+
+    def versions(self, times: Times, places: Places) -> tuple[Version, ...]:
+        """In how many ways the rows may be meant; probabilities of a row sum to 1."""
+        return (Version(np.ones(len(times)), times),)
 
     def effect(self, times: Times, places: Places) -> Marginals:
         """What is added to f at each row, independent of the field."""
@@ -58,9 +70,17 @@ class Habit(abc.ABC):
         """What is added to the variance of each row's noise; None where nothing is."""
         return None
 
+    def emitted(self, emission: Emission, times: Times, places: Places) -> Emission:
+        """What an observation is, given what it would be without this habit."""
+        return emission
+
     @abc.abstractmethod
     def again(self, field: Posterior, data: Observations) -> "Habit":
         """The habit as these rows show it, given the field; what was learned about places in general stays."""
+
+    @abc.abstractmethod
+    def only_at(self, places: Float[np.ndarray, "place dim"]) -> "Habit":
+        """The same with nothing known of any place but these."""
 
     @abc.abstractmethod
     def describe(self) -> OwnOfPlaces: ...
@@ -81,3 +101,12 @@ class Finder(Protocol):
     """
 
     def __call__(self, field: Posterior, data: Observations, num_space: int) -> Habit | None: ...
+
+
+def place_numbers(known: Float[np.ndarray, "place dim"], places: Places) -> Int[np.ndarray, " query"]:
+    """Which of the known places each is, -1 for none of them; further columns (covariates) do not matter."""
+    together = np.concatenate([known, places[:, : known.shape[1]]])
+    _, number = distinct_places(together)
+    found = np.full(int(number.max(initial=-1)) + 1, -1)
+    found[number[: len(known)]] = np.arange(len(known))
+    return found[number[len(known) :]]

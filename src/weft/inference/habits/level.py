@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from weft.data.observations import Observations, distinct_places
-from weft.inference.habits.base import Habit, Places, Times
+from weft.inference.habits.base import Habit, Places, Times, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Marginals
 from weft.inference.prior import sizes_at
@@ -27,6 +27,8 @@ __all__ = ["Level", "find_level"]
 _LEAST_PART = 0.02
 # Rows that a place has on average, below which nothing about its level can be told from noise.
 _FEWEST_ROWS = 2.0
+# Deviations from none, from which a place is said to have a level of its own.
+_CLEAR = 3.0
 
 
 @final
@@ -51,7 +53,7 @@ class Level(Habit):
 
     def at(self, places: Places) -> Marginals:
         """The effect at places, whose further columns (covariates) do not matter."""
-        number = self._number(places)
+        number = place_numbers(self.places, places)
         seen = number >= 0
         return Marginals(
             np.where(seen, self.mean[number], 0.0), np.where(seen, self.variance[number], self.prior_variance)
@@ -83,6 +85,10 @@ class Level(Habit):
         left = _what_is_left(field, data, self.places.shape[1])
         return _shrunk(left, self.prior_variance, self.residual_variance)
 
+    def only_at(self, places: Float[np.ndarray, "place dim"]) -> "Level":
+        kept = place_numbers(places, self.places) >= 0
+        return dataclasses.replace(self, places=self.places[kept], mean=self.mean[kept], variance=self.variance[kept])
+
     def describe(self) -> OwnOfPlaces:
         return OwnOfPlaces(
             name=self.name,
@@ -92,6 +98,7 @@ class Level(Habit):
             places=self.places,
             value=self.mean,
             sd=np.sqrt(self.variance),
+            found=np.abs(self.mean) > _CLEAR * np.sqrt(self.variance),
         )
 
     def to_plain(self) -> dict[str, Any]:
@@ -103,15 +110,6 @@ class Level(Habit):
 
     def _at_rows(self, data: Observations) -> Float[np.ndarray, " row"]:
         return self.at(data.places).mean[np.asarray(data.grouping.place_of_row)]
-
-    def _number(self, places: Places) -> Int[np.ndarray, " query"]:
-        """Which of the places seen each is, -1 for none of them."""
-        num_seen = len(self.places)
-        together = np.concatenate([self.places, places[:, : self.places.shape[1]]])
-        _, number = distinct_places(together)
-        found = np.full(int(number.max()) + 1, -1)
-        found[number[:num_seen]] = np.arange(num_seen)
-        return found[number[num_seen:]]
 
 
 def find_level(field: Posterior, data: Observations, num_space: int) -> Level | None:

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""Places whose dates are off by a whole step: observers who read in the morning date the maximum of yesterday by today.
+
+Told by comparing each place's series, at shifts of -1, 0 and +1 steps, with what its neighbours had: what is common to
+a neighbourhood from one step to the next stands out where dates agree. Neighbours may be shifted themselves, so a few
+passes are made, each with the neighbours as the last one left them. Only what is off against the neighbours can be
+told, so most of them are taken to be right.
+"""
+
+import dataclasses
+from typing import Any, ClassVar, final
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy.spatial import cKDTree
+
+from weft.data.observations import Observations, distinct_places
+from weft.inference.habits.base import Habit, Places, Times, Version, place_numbers
+from weft.inference.posterior import OwnOfPlaces, Posterior
+
+__all__ = ["Shift", "find_shift"]
+
+_STEPS = (-1, 0, 1)
+_NEIGHBOURS = 8
+# Neighbours that have to have a value before their mean is taken for what was common.
+_FEWEST_NEIGHBOURS = 3
+# Steps common to a place and its neighbours, below which nothing is said about its dates.
+_FEWEST_COMMON = 60
+# The mean over so many steps to either side is taken off: what is left tells one step from the next.
+_AROUND = 7
+# What is left is correlated from step to step still: so many steps tell as much as one that is independent.
+_STEPS_PER_FACT = 3.0
+# The probability from which a shift is taken for one.
+_SURE = 0.99
+_PASSES = 12
+# No shift is rarer than this before the data are looked at.
+_LEAST_SHARE = 0.005
+# Steps between times that differ from the usual one, beyond which times are not regular.
+_MOST_IRREGULAR = 0.2
+# Larger tables are looked at in their middle.
+_MOST_CELLS = 20_000_000
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Shift(Habit):
+    """By how many steps of time the dates of each place are off: a row dated t there belongs to t + shift * step.
+
+    `probability` is that of each place's being off by just so much; `shares` are how many places are off by -1, 0 and 1
+    steps, which is all that is known of a place never seen.
+    """
+
+    name: ClassVar[str] = "shift"
+
+    places: Float[np.ndarray, "place dim"]
+    shift: Int[np.ndarray, " place"]
+    probability: Float[np.ndarray, " place"]
+    shares: Float[np.ndarray, " version"]
+    step: float
+
+    def told(self, data: Observations) -> Observations:
+        return _moved(data, self.step * self._at_rows(data))
+
+    def untold(self, data: Observations) -> Observations:
+        return _moved(data, -self.step * self._at_rows(data))
+
+    def versions(self, times: Times, places: Places) -> tuple[Version, ...]:
+        number = place_numbers(self.places, places)
+        seen = number >= 0
+        own = np.where(seen, self.shift[number], 0)
+        return tuple(
+            Version(np.where(seen, own == step, share), times + self.step * step)
+            for step, share in zip(_STEPS, self.shares, strict=True)
+        )
+
+    def again(self, field: Posterior, data: Observations) -> "Shift":
+        found = find_shift(field, data, self.places.shape[1])
+        if found is not None:
+            return dataclasses.replace(found, shares=self.shares)
+        places = distinct_places(data.places[:, : self.places.shape[1]])[0]
+        nothing = np.zeros(len(places), dtype=np.int64)
+        return dataclasses.replace(self, places=places, shift=nothing, probability=np.ones(len(places)))
+
+    def only_at(self, places: Float[np.ndarray, "place dim"]) -> "Shift":
+        kept = place_numbers(places, self.places) >= 0
+        return dataclasses.replace(
+            self, places=self.places[kept], shift=self.shift[kept], probability=self.probability[kept]
+        )
+
+    def describe(self) -> OwnOfPlaces:
+        return OwnOfPlaces(
+            name=self.name,
+            component=None,
+            words="dates off by whole steps",
+            spread=float(np.sqrt(self.shares @ np.square(_STEPS))),
+            places=self.places,
+            value=self.shift.astype(np.float64),
+            sd=np.sqrt(np.maximum(1 - self.probability, 0.0)),
+            found=self.shift != 0,
+        )
+
+    def to_plain(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+
+    @classmethod
+    def from_plain(cls, plain: dict[str, Any]) -> "Shift":
+        return cls(**plain)
+
+    def _at_rows(self, data: Observations) -> Int[np.ndarray, " row"]:
+        number = place_numbers(self.places, data.places)
+        return np.where(number >= 0, self.shift[number], 0)[np.asarray(data.grouping.place_of_row)]
+
+
+def find_shift(field: Posterior | None, data: Observations, num_space: int) -> Shift | None:
+    """Places of `data` whose dates are off; None where there are none, or times are not regular. It needs no field."""
+    step = _regular_step(data.times)
+    places, of_place = distinct_places(data.places[:, :num_space])
+    if step is None or len(places) <= _FEWEST_NEIGHBOURS or data.num_rows < _FEWEST_COMMON * _FEWEST_NEIGHBOURS:
+        return None
+    series = _common_scale(_series(data, of_place[np.asarray(data.grouping.place_of_row)], len(places), step))
+    deviations = places.std(axis=0)
+    scaled = places / np.where(deviations > 0, deviations, 1.0)
+    _, near = cKDTree(scaled).query(scaled, k=np.arange(2, min(_NEIGHBOURS, len(places) - 1) + 2))
+    shift = np.zeros(len(places), dtype=np.int64)
+    shares = np.full(len(_STEPS), 1 / len(_STEPS))
+    for _ in range(_PASSES):
+        odds, agrees = _odds(series, shift, near, shares)
+        best = np.argmax(odds, axis=1)
+        sure = (odds[np.arange(len(places)), best] > _SURE) & agrees
+        turned = np.where(sure, np.array(_STEPS)[best], 0)
+        shares = np.maximum(odds.mean(axis=0), _LEAST_SHARE)
+        shares = shares / shares.sum()
+        is_settled = np.array_equal(turned, shift)
+        shift = turned
+        if is_settled:
+            break
+    if not np.any(shift):
+        return None
+    probability = odds[np.arange(len(places)), shift - _STEPS[0]]
+    return Shift(places, shift, probability, np.bincount(shift - _STEPS[0], minlength=len(_STEPS)) / len(shift), step)
+
+
+def _regular_step(times: Float[np.ndarray, " time"]) -> float | None:
+    """The step between times, where they lie on a grid of it and mostly follow each other."""
+    steps = np.diff(times)
+    if len(steps) < _FEWEST_COMMON:
+        return None
+    step = float(np.median(steps))
+    ratio = steps / step
+    on_grid = np.abs(ratio - np.round(ratio)) < 1e-6
+    return step if np.all(on_grid) and np.mean(ratio > 1.5) < _MOST_IRREGULAR else None
+
+
+def _series(
+    data: Observations, place: Int[np.ndarray, " row"], num_places: int, step: float
+) -> Float[np.ndarray, "time place"]:
+    """Values by step and place, NaN where there is none; of several at once their mean."""
+    number = np.round((data.row_times - data.times[0]) / step).astype(np.int64)
+    num_times = int(np.round((data.times[-1] - data.times[0]) / step)) + 1
+    kept = max(_MOST_CELLS // num_places, 4 * _FEWEST_COMMON)
+    first = max((num_times - kept) // 2, 0)
+    inside = (number >= first) & (number < first + kept)
+    cell = (number[inside] - first) * num_places + place[inside]
+    size = min(num_times, kept) * num_places
+    count = np.bincount(cell, minlength=size)
+    total = np.bincount(cell, np.asarray(data.values)[inside], size)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan).reshape(-1, num_places)
+
+
+def _common_scale(series: Float[np.ndarray, "time place"]) -> Float[np.ndarray, "time place"]:
+    """Less the mean of the steps around, by the deviation of what is left; 0 where there is no value."""
+    present = ~np.isnan(series)
+    values = np.where(present, series, 0.0)
+    count, total = (_moving_sum(array) for array in (present.astype(np.float64), values))
+    left = np.where(present & (count > _AROUND), series - total / np.maximum(count, 1.0), np.nan)
+    known = ~np.isnan(left)
+    square = np.sum(np.where(known, left, 0.0) ** 2, axis=0) / np.maximum(known.sum(axis=0), 1)
+    return left / np.sqrt(np.where(square > 0, square, 1.0))
+
+
+def _moving_sum(array: Float[np.ndarray, "time place"]) -> Float[np.ndarray, "time place"]:
+    width = 2 * _AROUND + 1
+    summed = np.cumsum(np.pad(array, ((_AROUND + 1, _AROUND), (0, 0))), axis=0)
+    return summed[width:] - summed[:-width]
+
+
+def _odds(
+    series: Float[np.ndarray, "time place"],
+    shift: Int[np.ndarray, " place"],
+    near: Int[np.ndarray, "place neighbour"],
+    shares: Float[np.ndarray, " version"],
+) -> tuple[Float[np.ndarray, "place version"], np.ndarray]:
+    """Probability of each shift at each place given its neighbours' shifts, and whether both halves of the series say so."""
+    aligned = np.stack([_at(series[:, place], -own) for place, own in enumerate(shift)], axis=1)
+    odds, agrees = np.tile(shares, (len(shift), 1)), np.ones(len(shift), dtype=bool)
+    for place in range(len(shift)):
+        around = aligned[:, near[place]]
+        count = np.sum(~np.isnan(around), axis=1)
+        enough = count >= min(_FEWEST_NEIGHBOURS, near.shape[1])
+        common = np.where(enough, np.nansum(around, axis=1) / np.maximum(count, 1), np.nan)
+        others = np.stack([_at(common, step) for step in _STEPS], axis=1)
+        both = ~(np.isnan(series[:, place]) | np.isnan(others).any(axis=1))
+        if both.sum() < _FEWEST_COMMON:
+            continue
+        own, others = series[both, place], others[both]
+        # The likelihood of a linear relation, by its correlation.
+        logs = np.log(shares) - 0.5 * len(own) / _STEPS_PER_FACT * np.log1p(-(_correlation(own, others) ** 2))
+        odds[place] = np.exp(logs - np.logaddexp.reduce(logs))
+        best, half = int(np.argmax(odds[place])), len(own) // 2
+        halves = [_correlation(own[part], others[part]) for part in (slice(half), slice(half, None))]
+        agrees[place] = all(each[best] >= each[_STEPS.index(0)] for each in halves)
+    return odds, agrees
+
+
+def _at(series: Float[np.ndarray, " time"], step: int | np.integer) -> Float[np.ndarray, " time"]:
+    """The series so many steps later; NaN beyond its end."""
+    moved = np.full_like(series, np.nan)
+    if step == 0:
+        return series
+    if step > 0:
+        moved[:-step] = series[step:]
+    else:
+        moved[-step:] = series[:step]
+    return moved
+
+
+def _correlation(own: Float[np.ndarray, " time"], others: Float[np.ndarray, "time version"]) -> np.ndarray:
+    """With each of the others, at least 0: neighbours that go the other way are no reason to move a date."""
+    size = np.sqrt(np.sum(own**2) * np.sum(others**2, axis=0))
+    return np.clip(own @ others / np.where(size > 0, size, 1.0), 0.0, 1 - 1e-12)
+
+
+def _moved(data: Observations, by: Float[np.ndarray, " row"]) -> Observations:
+    """The same rows at other times; each stands where it stood in what was given."""
+    count = data.grouping.num_given
+
+    def whole(numbers: Any, filler: float) -> Any:
+        if numbers is None:
+            return None
+        array = np.full((count, *np.shape(numbers)[1:]), filler)
+        array[data.row] = np.asarray(numbers)
+        return array
+
+    return Observations(
+        whole(data.row_times + by, float(data.times[0])),
+        whole(data.row_places, 0.0),
+        whole(data.values, np.nan),
+        whole(data.noise_variance, 0.0),
+        exposure=whole(data.exposure, 1.0),
+        trials=whole(data.trials, 1.0),
+    )

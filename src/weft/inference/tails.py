@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: MIT
+"""Tails: how often a prediction is off by more, or less, than a Gaussian would have it, learned from rows left out.
+
+Days differ within a station as stations do among themselves, so what is seen at a row is a mixture of Gaussians; a
+scaled Student-t takes its place at the price of predicting some rows without themselves. On daily temperatures 59 % of
+left-out values lay in the 50 % interval of the Gaussian and 52 % in that of the t (5.8 degrees of freedom, scale 0.79).
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import final
+
+import numpy as np
+from jaxtyping import Float
+from scipy import special, stats
+from scipy.optimize import minimize
+
+from weft.data.scaling import TargetScaling
+from weft.data.transforms import check_levels
+from weft.inference.prediction import IDENTITY, Distribution, Emission, Marginals, PerRow
+from weft.scores import RowScores, crps_from_quantiles, score_rows
+
+__all__ = ["HeavyTailed", "StudentT", "Tails", "learn_tails"]
+
+# More degrees of freedom than this are a Gaussian; fewer than this have no variance worth the name.
+MOST_FREEDOM = 200.0
+_LEAST_FREEDOM = 2.2
+# Rows below which nothing is said about tails.
+_FEWEST_ROWS = 200
+# Prior knowledge, in rows: degrees of freedom as of a Gaussian's, a scale of 1.
+_PRIOR_ROWS = 20.0
+_LEVELS = (np.arange(200) + 0.5) / 200
+_ROWS_AT_ONCE = 16_384
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Tails:
+    """A prediction's error by its deviation is `scale` times a Student-t of so many degrees of freedom."""
+
+    freedom: float = MOST_FREEDOM
+    scale: float = 1.0
+
+    @property
+    def deviation(self) -> float:
+        """The deviation of an error by that predicted."""
+        return self.scale * float(np.sqrt(self.freedom / (self.freedom - 2)))
+
+
+def learn_tails(errors: Float[np.ndarray, " row"]) -> Tails:
+    """From errors by their predicted deviations: the likeliest t, held weakly to the standard Gaussian."""
+    known = errors[np.isfinite(errors)]
+    if len(known) < _FEWEST_ROWS:
+        return Tails()
+
+    def loss(point: np.ndarray) -> float:
+        freedom, scale = _LEAST_FREEDOM + np.exp(point[0]), np.exp(point[1])
+        density = stats.t.logpdf(known / scale, freedom) - np.log(scale)
+        return -float(np.sum(density)) + 0.5 * _PRIOR_ROWS * (point[1] ** 2 + (1 / freedom) ** 2)
+
+    found = minimize(loss, np.array([np.log(8.0), 0.0]), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-3})
+    freedom = float(min(_LEAST_FREEDOM + np.exp(found.x[0]), MOST_FREEDOM))
+    return Tails(freedom, float(np.exp(found.x[1])))
+
+
+@final
+class HeavyTailed(Emission):
+    """Another emission whose Gaussian predictions have tails of their own, one kind a row."""
+
+    def __init__(self, inner: Emission, freedom: PerRow, scale: PerRow):
+        self.inner = inner
+        self.freedom = freedom
+        self.scale = scale
+
+    @property
+    def is_centred(self) -> bool:
+        return self.inner.is_centred
+
+    def observed(self, latent: Marginals) -> Distribution:
+        mean, sd = self.inner.observed(latent).moments(IDENTITY)
+        return StudentT(mean, self.scale * sd, self.freedom)
+
+    def expected(self, f: Float[np.ndarray, "*draw row"]) -> Float[np.ndarray, "*draw row"]:
+        return self.inner.expected(f)
+
+    def sample(
+        self, generator: np.random.Generator, f: Float[np.ndarray, "*draw row"]
+    ) -> Float[np.ndarray, "*draw row"]:
+        """The noise has the tails: a Gaussian by the root of a chi-square is a t."""
+        noise = self.scale * (self.inner.sample(generator, f) - f)
+        return f + noise * np.sqrt(self.freedom / generator.chisquare(self.freedom, size=f.shape))
+
+
+@final
+class StudentT(Distribution):
+    """A scaled Student-t before the target's transform; its quantiles come back exactly.
+
+    Moments of a transformed target are those of the Gaussian of the same deviation: of e^t there are none.
+    """
+
+    def __init__(self, mean: PerRow, scale: PerRow, freedom: PerRow):
+        self.mean = mean
+        self.scale = scale
+        self.freedom = freedom
+
+    def moments(self, target: TargetScaling) -> tuple[PerRow, PerRow]:
+        return target.moments(self.mean, self.scale * np.sqrt(self.freedom / (self.freedom - 2)))
+
+    def quantiles(
+        self, levels: Sequence[float] | Float[np.ndarray, " level"], target: TargetScaling
+    ) -> Float[np.ndarray, "row level"]:
+        asked = check_levels(levels)
+        return target.inverse(self.mean[:, None] + self.scale[:, None] * special.stdtrit(self.freedom[:, None], asked))
+
+    def log_density(self, values: PerRow, target: TargetScaling) -> PerRow:
+        transform = target.transform
+        inside = transform.allows(values)
+        lowest = transform.lowest()
+        at_lowest = inside & (values == lowest) if lowest is not None else np.zeros_like(inside)
+        regular = inside & ~at_lowest
+        found = np.where(np.isnan(values), np.nan, -np.inf)
+        z = self._standardised(values, target, regular)
+        found[regular] = stats.t.logpdf(z, self.freedom[regular]) - np.log(self.scale[regular] * target.scale)
+        found[regular] += transform.log_jacobian(values[regular])
+        found[at_lowest] = np.log(special.stdtr(self.freedom[at_lowest], self._standardised(values, target, at_lowest)))
+        return found
+
+    def score(self, values: PerRow, target: TargetScaling, seed: int) -> RowScores:
+        mean, sd = self.moments(target)
+        known = ~np.isnan(values)
+        pit = np.full(len(values), np.nan)
+        pit[known] = special.stdtr(self.freedom[known], self._standardised(values, target, known))
+        lowest = target.transform.lowest()
+        if lowest is not None:
+            # A value with a probability of its own has any PIT up to it: draw one, so that calibrated rows stay uniform.
+            pit = np.where(values == lowest, pit * np.random.default_rng(seed).random(len(values)), pit)
+        return score_rows(
+            values, mean, sd, crps=self._crps(values, target), log_density=self.log_density(values, target), pit=pit
+        )
+
+    def _crps(self, values: PerRow, target: TargetScaling) -> PerRow:
+        if target.transform.name == "identity":
+            centre, scale = target.inverse(self.mean), self.scale * target.scale
+            return scale * _crps_t((values - centre) / scale, self.freedom)
+        crps = np.empty(len(values))
+        for start in range(0, len(values), _ROWS_AT_ONCE):
+            rows = slice(start, start + _ROWS_AT_ONCE)
+            part = StudentT(self.mean[rows], self.scale[rows], self.freedom[rows])
+            crps[rows] = crps_from_quantiles(values[rows], part.quantiles(_LEVELS, target), _LEVELS)
+        return crps
+
+    def _standardised(self, values: PerRow, target: TargetScaling, rows: np.ndarray) -> Float[np.ndarray, " some"]:
+        return (target.forward(values[rows]) - self.mean[rows]) / self.scale[rows]
+
+
+def _crps_t(z: PerRow, freedom: PerRow) -> PerRow:
+    """Of a standard t: z (2 F(z) - 1) + 2 f(z) (n + z^2) / (n - 1) - 2 sqrt(n) B(1/2, n - 1/2) / ((n - 1) B(1/2, n/2)^2).
+
+    (Jordan, Krueger & Lerch 2019, appendix A.)
+    """
+    density = stats.t.pdf(z, freedom)
+    logarithm = special.betaln(0.5, freedom - 0.5) - 2 * special.betaln(0.5, freedom / 2)
+    constant = 2 * np.sqrt(freedom) / (freedom - 1) * np.exp(logarithm)
+    spread = 2 * density * (freedom + z**2) / (freedom - 1)
+    return z * (2 * special.stdtr(freedom, z) - 1) + spread - constant
