@@ -3,11 +3,18 @@
 
 import dataclasses
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-__all__ = ["LogNormalPrior", "NormalPrior"]
+from weft.arrays import AnyArray
+from weft.domains import as_float64
+
+__all__ = ["LogNormalPrior", "NormalPrior", "WithinReach"]
+
+# Of the logarithm of a length, beyond what data can tell and between directions: a factor of 1.6.
+_DEVIATION = 0.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,3 +38,26 @@ class LogNormalPrior:
     def __call__(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
         logarithm = jnp.log(value)
         return NormalPrior(float(np.log(self.median)), self.deviation)(logarithm) - logarithm
+
+
+class WithinReach(eqx.Module):
+    """Lengths that data of this spacing and extent can tell; those of directions of one space do not differ by much.
+
+    Flat between `shortest` and `longest` (a number each, or one a column), and beyond falling as a normal in the logarithm; lengths
+    in the columns `alike` are normal around their mean. Weak beside any evidence worth the name, enough where a length could as
+    well be infinite.
+    """
+
+    shortest: Float[AnyArray, "..."] = eqx.field(converter=as_float64)
+    longest: Float[AnyArray, "..."] = eqx.field(converter=as_float64)
+    alike: tuple[int, ...] = eqx.field(static=True, default=())
+
+    def __call__(self, value: Float[Array, "..."]) -> Float[Array, ""]:
+        logarithm = jnp.log(value)
+        above = jnp.maximum(logarithm - jnp.log(self.longest), 0.0)
+        below = jnp.maximum(jnp.log(self.shortest) - logarithm, 0.0)
+        squares = jnp.sum(above**2) + jnp.sum(below**2)
+        if len(self.alike) > 1:
+            together = logarithm[np.array(self.alike)]
+            squares = squares + jnp.sum((together - jnp.mean(together)) ** 2)
+        return -0.5 * squares / _DEVIATION**2
