@@ -67,7 +67,7 @@ def heights(*dates: str) -> "xr.Dataset":
 
 def run_demo(folder: str | pathlib.Path, *, say: Callable[[str], Any] = print) -> DemoResult:
     """Fit the bundled temperatures with defaults, score held-out rows, and write a map and a report to `folder`."""
-    from weft.data.files import check_output
+    from weft.data.outputs import check_outputs
     from weft.estimator.evaluation import summaries_of
     from weft.report.build import build_report
     from weft.space_time_gp import SpaceTimeGP
@@ -76,8 +76,7 @@ def run_demo(folder: str | pathlib.Path, *, say: Callable[[str], Any] = print) -
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     files = {"map": folder / "map.png", "report": folder / "report.html", "model": folder / "model.weft"}
-    for file in files.values():
-        check_output(file)
+    check_outputs({}, files=files)
     table = temperatures()
     held_out = np.random.default_rng(0).random(len(table)) < HELD_OUT
     say(

@@ -304,6 +304,7 @@ def test_a_failure_at_the_last_moment_leaves_the_old_file(tmp_path, frame, monke
     def pieces():
         yield frame.iloc[:1]
         monkeypatch.setattr(atomic.os, when, fail)
+        monkeypatch.setattr(atomic, "exchange", fail)
 
     with pytest.raises(OSError, match="disk is full"):
         write_pieces(pieces(), tmp_path / name)
@@ -325,6 +326,7 @@ def test_a_store_that_cannot_be_put_in_place_gives_way_to_the_old_one(tmp_path, 
     def pieces():
         yield frame.iloc[:1]
         monkeypatch.setattr(atomic.os, "replace", fail_once)
+        monkeypatch.setattr(atomic, "exchange", lambda one, other: False)
 
     with pytest.raises(OSError, match="disk is full"):
         write_pieces(pieces(), tmp_path / "t.zarr")

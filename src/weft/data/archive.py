@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from weft.data.atomic import whole_file
+from weft.data.special import refuse_special
 
 FORMAT = "weft"
 SCHEMA = 1
@@ -37,6 +38,7 @@ def write_archive(path: str | pathlib.Path, kind: str, content: dict[str, Any], 
 def read_archive(path: str | pathlib.Path) -> tuple[str, dict[str, Any], list[np.ndarray]]:
     """Kind, content and arrays of a file written by `write_archive`; one clear ValueError for anything else."""
     path = pathlib.Path(path)
+    refuse_special(path, f"cannot read {str(path)!r}")
     try:
         with zipfile.ZipFile(path) as archive:
             return _read(path, archive)

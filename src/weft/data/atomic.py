@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""Files that are written whole or not at all: under another name in the same folder, then renamed."""
+"""Files that are written whole or not at all: under another name in the same folder, then renamed.
+
+What a process that was killed has left under such a name is removed by the next that writes the same file.
+"""
 
 import contextlib
 import errno
 import os
 import pathlib
-import secrets
 import shutil
 from collections.abc import Iterator
+
+from weft.data.leftovers import clear_leftovers, temporary_name
+from weft.data.renaming import exchange
+from weft.data.special import refuse_special
 
 __all__ = ["check_output", "whole_file", "whole_folder"]
 
@@ -17,9 +23,11 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 def check_output(path: str | os.PathLike[str], *, is_folder: bool = False) -> pathlib.Path:
     """`path` with links resolved, after making sure now, before any long work, that a file can be made there.
 
-    With `is_folder`, that a store can be which is a folder.
+    With `is_folder`, that a store can be which is a folder. What is there and is neither is never replaced: a device or a
+    pipe serves others.
     """
     target = pathlib.Path(os.path.realpath(path))
+    refuse_special(target, f"cannot write {str(path)!r}")
     if not is_folder and target.is_dir():
         raise IsADirectoryError(f"cannot write {str(path)!r}: it is a folder; give the name of a file")
     if is_folder and target.exists() and not target.is_dir():
@@ -29,8 +37,9 @@ def check_output(path: str | os.PathLike[str], *, is_folder: bool = False) -> pa
         raise FileNotFoundError(f"cannot write {str(path)!r}: there is no folder {str(folder)!r}; make it first")
     if not folder.is_dir():
         raise NotADirectoryError(f"cannot write {str(path)!r}: {str(folder)!r} is a file, not a folder")
-    probe = _beside(target)
+    probe = temporary_name(target)
     with _plain_errors(path):
+        clear_leftovers(target)
         os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         os.unlink(probe)
     return target
@@ -40,7 +49,7 @@ def check_output(path: str | os.PathLike[str], *, is_folder: bool = False) -> pa
 def whole_file(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     """A new path beside `path` to write to; at the end it becomes `path`, and after an error it is gone."""
     target = check_output(path)
-    part = _beside(target)
+    part = temporary_name(target)
     try:
         with _plain_errors(path):
             yield part
@@ -53,32 +62,34 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def whole_folder(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
-    """As `whole_file`, for a store that is a folder; an earlier one is moved aside, then replaced, then removed."""
+    """As `whole_file`, for a store that is a folder; an earlier one changes places with it, then is removed.
+
+    Where the system cannot do that in one step, the earlier one is moved aside first, under a name that is found again should
+    the process be killed then.
+    """
     target = check_output(path, is_folder=True)
-    part, old = _beside(target), _beside(target)
+    part, aside = temporary_name(target), temporary_name(target, aside=True)
     try:
         with _plain_errors(path):
             yield part
             for folder, _, names in os.walk(part):
                 for name in names:
                     _flush(pathlib.Path(folder, name))
-            if target.exists():
-                os.replace(target, old)
-            try:
+                _flush(pathlib.Path(folder))
+            if not target.exists():
                 os.replace(part, target)
-            except OSError:
-                if old.exists():
-                    os.replace(old, target)
-                raise
+            elif not exchange(part, target):
+                os.replace(target, aside)
+                try:
+                    os.replace(part, target)
+                except OSError:
+                    os.replace(aside, target)
+                    raise
             _flush(target.parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)
         if target.exists():
-            shutil.rmtree(old, ignore_errors=True)
-
-
-def _beside(target: pathlib.Path) -> pathlib.Path:
-    return target.with_name(f".{target.name}.{secrets.token_hex(6)}.part")
+            shutil.rmtree(aside, ignore_errors=True)
 
 
 def _flush(path: pathlib.Path) -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from weft.data.atomic import check_output, whole_file, whole_folder
+from weft.data.atomic import whole_file, whole_folder
 from weft.data.csv_text import read_csv, write_csv
+from weft.data.special import refuse_special
 from weft.data.tables import as_table
 
 if TYPE_CHECKING:
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = [
     "ENDINGS",
     "as_dataset",
-    "check_output",
-    "check_table_output",
     "file_kind",
     "read_table",
     "read_table_to_answer",
@@ -55,11 +54,6 @@ def file_kind(path: str | os.PathLike[str]) -> str:
     raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name must end in {', '.join(ENDINGS)}")
 
 
-def check_table_output(path: str | os.PathLike[str]) -> None:
-    """Make sure, before any long work, that a table can be written there, of the kind its name says."""
-    check_output(path, is_folder=file_kind(path) == "zarr")
-
-
 def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
     """A pandas frame from csv and parquet, an xarray Dataset from NetCDF and Zarr.
 
@@ -69,6 +63,7 @@ def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
     place = pathlib.Path(path)
     if not place.exists():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
+    refuse_special(place, f"cannot read {str(path)!r}")
     if kind != "zarr" and place.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder; give a file")
     if kind != "zarr" and place.stat().st_size == 0:

@@ -5,8 +5,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from weft.data.atomic import check_output
-from weft.data.files import check_table_output, read_table, read_table_to_answer, write_pieces, write_table
+from weft.data.files import read_table, read_table_to_answer, write_pieces, write_table
+from weft.data.outputs import check_outputs
 from weft.estimator.evaluation import summaries_of
 from weft.loading import load_estimator
 from weft.options import Of
@@ -19,7 +19,7 @@ def predict_file(
     model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, quantiles: Sequence[float], of: Of
 ) -> None:
     """Predictions at the rows of a table or the points of a grid, which need not fit into memory."""
-    check_table_output(output)
+    check_outputs({"model": model, "table": table}, tables={"predictions": output})
     gp = load_estimator(model)
     asked = read_table_to_answer(table, output)
     write_pieces(gp.predict_pieces(asked, quantiles=quantiles, of=of), output)
@@ -27,7 +27,7 @@ def predict_file(
 
 def sample_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, num: int, seed: int, of: Of) -> None:
     """Joint draws at the rows of a table or the points of a grid."""
-    check_table_output(output)
+    check_outputs({"model": model, "table": table}, tables={"draws": output})
     gp = load_estimator(model)
     write_table(gp.sample(read_table(table), num=num, seed=seed, of=of), output)
 
@@ -42,7 +42,7 @@ class Update(NamedTuple):
 
 def update_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path) -> Update:
     """A model that has seen the table's rows too."""
-    check_output(output)
+    check_outputs({"model": model, "table": table}, files={"new model": output})
     gp = load_estimator(model)
     before, rows = gp.fitted_, read_table(table)
     gp.update(rows)
@@ -54,8 +54,7 @@ def score_file(
     model: pathlib.Path, table: pathlib.Path, rows: pathlib.Path | None = None
 ) -> dict[str, dict[str, float | int]]:
     """Scores of a model and of baselines on a table's rows; those of every row go to the file `rows`."""
-    if rows is not None:
-        check_table_output(rows)
+    check_outputs({"model": model, "table": table}, tables={"scored rows": rows})
     gp = load_estimator(model)
     scored = gp.score_rows(read_table(table))
     if rows is not None:
@@ -73,7 +72,8 @@ def report_file(
     **options: Any,
 ) -> ReportContent:
     """The report of a model; what it says is returned. `options` go to `build_report`."""
-    check_output(output)
+    inputs = {"model": model, "table": table, "table held out": held_out, "terrain": terrain}
+    check_outputs(inputs, files={"report": output})
     gp = load_estimator(model)
     seen, unseen, heights = (None if file is None else read_table(file) for file in (table, held_out, terrain))
     return build_report(gp, seen, path=output, held_out=unseen, terrain=heights, **options)

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast, final
 
 from weft.comparison import compare
-from weft.data.files import ENDINGS, check_table_output, read_table, write_table
+from weft.data.files import ENDINGS, read_table, write_table
+from weft.data.outputs import check_outputs
 from weft.estimator.evaluation import joined, tidy_scores
 from weft.folds import KINDS
 from weft.loading import load_estimator
@@ -70,9 +71,7 @@ def evaluate_file(
 
     Scores go to the file `output`, and those of every row to `rows`.
     """
-    for file in (output, rows):
-        if file is not None:
-            check_table_output(file)
+    check_outputs(settings.inputs() | {"model": model}, tables={"scores": output, "scored rows": rows})
     by, folds = settings.evaluate.by, settings.evaluate.folds
     check_kinds(by)
     data = rows_of(settings)

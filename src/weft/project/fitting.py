@@ -5,13 +5,24 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from weft.data.atomic import check_output
+from weft.data.outputs import check_outputs
 from weft.project.settings import Settings
 from weft.project.surveys import Survey, survey_file
 from weft.space_time_gp import SpaceTimeGP
 from weft.training.fitting import Outcome
 
-__all__ = ["Say", "fit", "fit_file", "fit_to", "fitted_record", "forget", "refuse_copies", "silent", "was_interrupted"]
+__all__ = [
+    "Say",
+    "checkpoint_of",
+    "fit",
+    "fit_file",
+    "fit_to",
+    "fitted_record",
+    "forget",
+    "refuse_copies",
+    "silent",
+    "was_interrupted",
+]
 
 Say = Callable[[str], Any]
 
@@ -40,7 +51,7 @@ def fit_file(
     settings: Settings, output: pathlib.Path, *, advised: bool, resume: bool = False, say: Say = silent
 ) -> SpaceTimeGP:
     """The table that settings name fitted, and the model in `output`."""
-    check_output(output)
+    check_outputs(settings.inputs(), files={"model": output, "checkpoint": checkpoint_of(output)})
     found = survey_file(settings, advised=advised)
     refuse_copies(found)
     gp = fit_to(output, found, resume=resume, say=say)
@@ -53,7 +64,7 @@ def fit_to(
     output: pathlib.Path, found: Survey, remarks: Sequence[str] = (), *, resume: bool = False, say: Say = silent
 ) -> SpaceTimeGP:
     """A fit whose model goes to `output`, the best so far if it was interrupted; its checkpoint stays beside it."""
-    gp = fit(found, remarks, say=say, checkpoint=_checkpoint(output), resume=resume)
+    gp = fit(found, remarks, say=say, checkpoint=checkpoint_of(output), resume=resume)
     gp.save(output)
     if was_interrupted(gp):
         say(f"weft: interrupted; the best so far is in {output}, and --resume goes on from it")
@@ -62,7 +73,7 @@ def fit_to(
 
 def forget(output: pathlib.Path) -> None:
     """Remove the checkpoint of a fit that needs it no more."""
-    _checkpoint(output).unlink(missing_ok=True)
+    checkpoint_of(output).unlink(missing_ok=True)
 
 
 def refuse_copies(found: Survey) -> None:
@@ -94,5 +105,6 @@ def fitted_record(gp: SpaceTimeGP) -> dict[str, Any]:
     }
 
 
-def _checkpoint(output: pathlib.Path) -> pathlib.Path:
-    return output.with_name(f"{output.name}.checkpoint")
+def checkpoint_of(output: pathlib.Path) -> pathlib.Path:
+    """Where a fit whose model goes to `output` keeps what it has done so far."""
+    return output.parent / f"{output.name}.checkpoint"

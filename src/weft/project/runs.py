@@ -6,17 +6,20 @@ import pathlib
 import time
 from typing import Any, cast, final
 
-from weft.data.files import (
-    check_output,
-    check_table_output,
-    read_table,
-    read_table_to_answer,
-    write_pieces,
-    write_table,
-)
+from weft.data.files import read_table, read_table_to_answer, write_pieces, write_table
+from weft.data.outputs import check_outputs
 from weft.options import Of
 from weft.project.evaluation import Evaluation, check_kinds, evaluate
-from weft.project.fitting import Say, fit_to, fitted_record, forget, refuse_copies, silent, was_interrupted
+from weft.project.fitting import (
+    Say,
+    checkpoint_of,
+    fit_to,
+    fitted_record,
+    forget,
+    refuse_copies,
+    silent,
+    was_interrupted,
+)
 from weft.project.prepared import check_folds, check_question, check_station, check_terrain
 from weft.project.settings import Settings
 from weft.project.surveys import Survey, survey_file
@@ -105,8 +108,9 @@ def _files(settings: Settings) -> dict[str, pathlib.Path]:
     files = {name: folder / getattr(settings.output, name) for name in ("model", "scores", "report")}
     if settings.predict.table is not None:
         files["predictions"] = folder / settings.predict.output
-    for name, file in files.items():
-        (check_table_output if name in ("scores", "predictions") else check_output)(file)
+    tables = {name: file for name, file in files.items() if name in ("scores", "predictions")}
+    others = {name: file for name, file in files.items() if name not in tables}
+    check_outputs(settings.inputs(), files=others | {"checkpoint": checkpoint_of(files["model"])}, tables=tables)
     return files
 
 

@@ -68,12 +68,13 @@ class OutputSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All that weft.toml says. Names of files are relative to where weft runs.
+    """All that weft.toml says, and `source`, which one it was. Names of files are relative to where weft runs.
 
     `options` are arguments of `SpaceTimeGP` by name, those that are given; with `keep_duplicates`, rows that repeat
     another in every column are measurements too.
     """
 
+    source: str | None = None
     table: str | None = None
     keep_duplicates: bool = False
     options: dict[str, Any] = {}
@@ -82,6 +83,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     predict: PredictSettings = PredictSettings()
     report: ReportSettings = ReportSettings()
     output: OutputSettings = OutputSettings()
+
+    def inputs(self) -> dict[str, str | None]:
+        """The files that are read, by what they are."""
+        return {
+            "config": self.source,
+            "table": self.table,
+            "table to predict at": self.predict.table,
+            "terrain": self.report.terrain,
+        }
 
     def with_options(self, **options: Any) -> "Settings":
         """The same with these arguments of the estimator in place of what was said of them."""
@@ -148,6 +158,7 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
         if getattr(getattr(file, written.section), option) is not None
     }
     settings = Settings(
+        source=name,
         table=file.data.table,
         keep_duplicates=file.data.keep_duplicates,
         options=given,

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from weft.data.atomic import check_output, whole_file
+from weft.data.atomic import whole_file
 from weft.data.files import read_table
+from weft.data.outputs import check_outputs
 from weft.options import written_options
 from weft.project.settings import EvaluateSettings, ReportSettings, Settings
 from weft.project.surveys import ROLES, Survey, surveyed
@@ -29,7 +30,7 @@ class StartingFile(NamedTuple):
 def start(table: str | os.PathLike[str], output: str | os.PathLike[str], *, replace: bool = False) -> StartingFile:
     """Look at a table and write a commented weft.toml: which column is what and why, and how to model the target."""
     output = pathlib.Path(output)
-    check_output(output)
+    check_outputs({"table": table}, files={"config": output})
     if output.exists() and not replace:
         raise FileExistsError(f"{str(output)!r} is there already; give another name with -o, or --force to replace it")
     found = surveyed(Settings(), read_table(table), advised=True)
