@@ -53,9 +53,15 @@ def _parts(chain: Chain) -> list[_Part]:
 
 
 def square_root(covariance: Float[np.ndarray, "... size size"]) -> Float[np.ndarray, "... size size"]:
-    """R with R R' = covariance, also where that is singular (a static component, a step of length zero)."""
-    values, vectors = np.linalg.eigh(covariance)
-    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    """R with R R' = covariance, also where that is singular (a static component, a step of length zero).
+
+    Each entry is right to the rounding of its own size: of a level and a slope over 1e9 seconds, variances differ by 1e18,
+    and eigenvectors of the covariance itself would leave the slope nothing but the rounding of the level.
+    """
+    variance = np.diagonal(covariance, axis1=-2, axis2=-1)
+    deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
+    values, vectors = np.linalg.eigh(covariance / deviation[..., :, None] / deviation[..., None, :])
+    return deviation[..., :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
 def draw_prior(

@@ -198,13 +198,32 @@ def _time_variances_at(model: Model, times: Float[AnyArray, " time"]) -> Float[A
 
 
 @eqx.filter_jit
-def signal_variance(model: Model, time: Float[AnyArray, " 1"], place: Float[AnyArray, "1 dim"]) -> Float[Array, ""]:
-    """Prior variance of f at one time and place: the scale that noise is small or large beside."""
+def signal_variances(
+    model: Model,
+    times: Float[AnyArray, " time"],
+    places: Float[AnyArray, "place dim"],
+    time_of_row: Int[AnyArray, " row"],
+    place_of_row: Int[AnyArray, " row"],
+) -> Float[Array, " row"]:
+    """Prior variance of f at each row: the scale that its noise is small or large beside."""
     parts = [
-        component.variance * component.space.variances(place)[0] * time_variances(component, time)[0]
+        (component.variance * component.space.variances(jnp.asarray(places)))[place_of_row]
+        * time_variances(component, times)[time_of_row]
         for component in model.components
     ]
-    return jnp.sum(jnp.stack(parts))
+    return jnp.sum(jnp.stack(parts), axis=0)
+
+
+def signal_variances_at(model: Model, data: Observations) -> Float[np.ndarray, " row"]:
+    """`signal_variances` of rows as numbers; compiled once for as many places, however many rows and times they have."""
+    spatial = np.asarray(_spatial_variances_at(model, data.places))
+    by_time = time_variances_at(model, data.times)
+    return np.sum(by_time[data.grouping.time_of_row] * spatial[data.grouping.place_of_row], axis=1)
+
+
+@eqx.filter_jit
+def _spatial_variances_at(model: Model, places: Float[AnyArray, "place dim"]) -> Float[Array, "place component"]:
+    return jnp.stack([each.variance * each.space.variances(jnp.asarray(places)) for each in model.components], axis=1)
 
 
 def features_at(model: Model, reductions: tuple[Reduction, ...], places: Float[np.ndarray, "place dim"]) -> Features:

@@ -28,7 +28,7 @@ from weft.inference.parts import plain_rows, rows_from_plain
 from weft.inference.plain import from_plain, to_plain
 from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
 from weft.inference.prediction import LikelihoodEmission, Marginals
-from weft.inference.prior import signal_variance, weights_at_data
+from weft.inference.prior import signal_variances_at, weights_at_data
 from weft.inference.prior_draws import draw_field
 from weft.inference.queries import checked_rows, checked_sums
 from weft.inference.single import SinglePosterior, condition
@@ -137,7 +137,7 @@ class RegionalPosterior(Posterior):
             return condition(self.model, data, engine=engine)
         # What `condition` does, compiled once for all regions with as many places, however many rows and times they have.
         weights = np.asarray(weights_at_data(self.model, data.places))
-        floor = NOISE_FLOOR * float(signal_variance(self.model, data.times[:1], data.places[:1]))
+        floor = NOISE_FLOOR * signal_variances_at(self.model, data)
         own = 0.0 if data.noise_variance is None else np.asarray(data.noise_variance)
         noise = np.maximum(np.full(data.num_rows, float(self.model.likelihood.variance)) + own, floor)
         sites = Sites(np.asarray(data.values), 1 / noise, -np.sum(np.log(2 * np.pi * noise)) / 2)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, is_concrete
 from weft.data.observations import Observations
-from weft.inference.prior import signal_variance
+from weft.inference.prior import signal_variances
 from weft.likelihoods import Gaussian, RowExtras
 from weft.model import Model
 from weft.state_space.chain import Rows
@@ -38,24 +38,30 @@ def gaussian_sites(
     """The sites of power EP with a Gaussian likelihood, in closed form (Bui, Yan & Turner 2017).
 
     Noise is floored at 1e-10 of the prior variance, below which the last digits of the evidence are lost; a warning says so.
+    Each row's floor is of its own time and place, so that rows are the same whoever comes with them.
     """
     assert isinstance(model.likelihood, Gaussian)
-    floor = NOISE_FLOOR * signal_variance(model, data.times[:1], data.places[:1])
+    grouping = data.grouping
+    floor = NOISE_FLOOR * signal_variances(
+        model, data.times, data.places, np.asarray(grouping.time_of_row), np.asarray(grouping.place_of_row)
+    )
     check_noise(model.likelihood, data, floor)
     return _gaussian_sites(model.likelihood, data.values, data.noise_variance, unexplained, floor, power, correction)
 
 
-def check_noise(likelihood: Gaussian, data: Observations, floor: Float[Array, ""]) -> None:
+def check_noise(likelihood: Gaussian, data: Observations, floor: Float[Array, " row"]) -> None:
     """Refuse rows without any noise, and say so where noise is raised to the floor; nothing under `grad` or `jit`."""
     if not (is_concrete(likelihood.variance) and is_concrete(floor) and is_concrete(data.values)):
         return
-    smallest = np.min(np.asarray(likelihood.noise_variance(data.noise_variance)))
+    noise = np.asarray(likelihood.noise_variance(data.noise_variance))
+    smallest = np.min(noise)
     if smallest == 0 or data.exposure is not None or data.trials is not None:
         likelihood.check(data.values, extras_of(data), data.row)
-    if smallest < floor:
+    raised = noise < np.asarray(floor)
+    if np.any(raised):
         warnings.warn(
             f"the smallest noise variance, {smallest:.3g}, is below 1e-10 of the prior variance of f; it is taken as "
-            f"{float(floor):.3g}, since rounding hides anything smaller",
+            f"{float(np.min(np.asarray(floor)[raised])):.3g} or more, since rounding hides anything smaller",
             stacklevel=3,
         )
 
@@ -66,7 +72,7 @@ def _gaussian_sites(
     values: Float[AnyArray, " row"],
     own_noise: Float[AnyArray, " row"] | None,
     unexplained: Float[AnyArray, " row"],
-    floor: Float[AnyArray, ""],
+    floor: Float[AnyArray, " row"],
     power: float,
     correction: bool,
 ) -> Sites:

@@ -23,7 +23,7 @@ from weft.engines.choose import choose_engine
 from weft.engines.cpu.threads import num_processors, single_blas_thread
 from weft.inference.evidence import log_evidence
 from weft.inference.exact_work import ExactWork, exact_work
-from weft.inference.prior import TimeGrid, prior_at, signal_variance, time_grid
+from weft.inference.prior import TimeGrid, prior_at, signal_variances, time_grid
 from weft.inference.sites import NOISE_FLOOR
 from weft.inference.variational import SearchMemory
 from weft.likelihoods import Gaussian
@@ -182,7 +182,7 @@ def padded_log_evidence(model: Model, block: PaddedBlock, engine: Engine) -> Flo
     """Exact log evidence of a block's rows."""
     assert isinstance(model.likelihood, Gaussian)
     prior = prior_at(model, block.grid, block.places, block.time_of_row, block.place_of_row)
-    floor = NOISE_FLOOR * signal_variance(model, block.grid.times[:1], block.places[:1])
+    floor = NOISE_FLOOR * signal_variances(model, block.grid.times, block.places, block.time_of_row, block.place_of_row)
     noise = jnp.broadcast_to(model.likelihood.noise_variance(block.noise_variance), block.values.shape)
     noise = jnp.where(block.present, jnp.maximum(noise, floor), 1.0)
     sites = Rows(block.layout, block.place_of_row, block.values, jnp.where(block.present, 1.0 / noise, 0.0))
