@@ -21,7 +21,7 @@ from weft.estimator.fitted import Fitted
 from weft.estimator.learning import learn, options_among
 from weft.estimator.precision import in_float64
 from weft.estimator.scikit_learn import Scores, regressor_tags
-from weft.estimator.storage import KIND, Stored, to_plain_estimator
+from weft.estimator.storage import KIND, Stored, from_plain_estimator, to_plain_estimator
 from weft.estimator.validation import cross_validate
 from weft.inference.prediction import check_of
 from weft.options import HeldOutBy, Of, Options
@@ -252,7 +252,8 @@ class SpaceTimeGP(Options):
         """
         arrays: list[np.ndarray] = []
         stored = Stored(self.get_params(), self._learned(), self.result_, self.binning_)
-        write_archive(pathlib.Path(path), KIND, to_plain_estimator(stored, arrays, with_rows=rows), arrays)
+        plain = to_plain_estimator(stored, arrays, with_rows=rows)
+        write_archive(pathlib.Path(path), KIND, plain, arrays, read=from_plain_estimator)
 
     @classmethod
     def from_stored(cls, stored: Stored) -> "SpaceTimeGP":

@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print_error=False,
                 result_action="return_value",
             )
-            sys.stdout.flush()
+            _flush()
         return status if isinstance(status, int) else SUCCESS
     except CycloptsError as error:
         return _refuse(" ".join(str(error).split()))
@@ -82,16 +82,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has seen enough (`weft info model.weft | head`).
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_output()
         return SUCCESS
     except MemoryError as error:
         return _refuse(_sentence(error) or "there is not enough memory; use fewer rows or fewer pseudo-points")
     except Exception as error:
         if is_for_people(error):
+            with contextlib.suppress(OSError):
+                _flush()
             return _refuse(_sentence(error))
         traceback.print_exc()
         print("weft: the above is a fault of weft, not of your input; please report it", file=sys.stderr)
         return UNEXPECTED
+
+
+def _flush() -> None:
+    """Have all that was printed written. There may be no standard output (`>&-`), or one that takes no more."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        _close_output()
+        raise OSError(f"cannot write to standard output ({error.strerror}); files were written all the same") from error
+
+
+def _close_output() -> None:
+    """Let what is still to be printed go nowhere, so that the interpreter does not fail at it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextlib.contextmanager

@@ -9,6 +9,7 @@ import io
 import pathlib
 import re
 import zipfile
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import msgspec
@@ -24,15 +25,33 @@ _ENTRY = re.compile(r"arrays/\d{1,6}\.npy")
 _KINDS = "biuf"
 
 
-def write_archive(path: str | pathlib.Path, kind: str, content: dict[str, Any], arrays: list[np.ndarray]) -> None:
-    """Write `content` (plain JSON) and `arrays` (referred to by their number) whole or not at all."""
+def write_archive(
+    path: str | pathlib.Path,
+    kind: str,
+    content: dict[str, Any],
+    arrays: list[np.ndarray],
+    *,
+    read: Callable[[dict[str, Any], list[np.ndarray]], Any],
+) -> None:
+    """Write `content` (plain JSON) and `arrays` (referred to by their number) whole or not at all.
+
+    What was written is read back by `read` before it takes its name: a file that cannot be loaded replaces none that can.
+    """
     manifest = {"format": FORMAT, "schema": SCHEMA, "kind": kind, "arrays": len(arrays), "content": content}
-    with whole_file(pathlib.Path(path)) as target, zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
-        archive.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
-        for number, array in enumerate(arrays):
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
-            archive.writestr(f"arrays/{number}.npy", buffer.getvalue())
+    with whole_file(pathlib.Path(path)) as target:
+        with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+            archive.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
+            for number, array in enumerate(arrays):
+                buffer = io.BytesIO()
+                np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
+                archive.writestr(f"arrays/{number}.npy", buffer.getvalue())
+        try:
+            _, found, numbers = read_archive(target)
+            read(found, numbers)
+        except ValueError as error:
+            raise ValueError(
+                f"cannot save {str(path)!r}: it could not be loaded again ({error}); are numbers in the data too large or small?"
+            ) from error
 
 
 def read_archive(path: str | pathlib.Path) -> tuple[str, dict[str, Any], list[np.ndarray]]:
@@ -52,6 +71,8 @@ def read_archive(path: str | pathlib.Path) -> tuple[str, dict[str, Any], list[np
 
 def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> tuple[str, dict[str, Any], list[np.ndarray]]:
     entries = {entry.filename: entry for entry in archive.infolist()}
+    if len(entries) != len(archive.infolist()):
+        refuse(path, "it has two entries of one name")
     size = path.stat().st_size
     for name, entry in entries.items():
         if name != MANIFEST and not _ENTRY.fullmatch(name):
@@ -62,7 +83,7 @@ def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> tuple[str, dict[str, 
         refuse(path, "it has no manifest")
     try:
         manifest = msgspec.json.decode(archive.read(MANIFEST))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         refuse(path, f"its manifest cannot be read ({error})")
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         refuse(path, "its manifest is not weft's")
@@ -84,7 +105,7 @@ def _read_array(path: pathlib.Path, archive: zipfile.ZipFile, name: str) -> np.n
         refuse(path, f"its array {name!r} cannot be read ({error})")
     if array.dtype.kind not in _KINDS:
         refuse(path, f"its array {name!r} holds {array.dtype}, not numbers")
-    return array
+    return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def refuse(path: pathlib.Path, reason: str) -> NoReturn:

@@ -26,8 +26,8 @@ def check_output(path: str | os.PathLike[str], *, is_folder: bool = False) -> pa
     With `is_folder`, that a store can be which is a folder. What is there and is neither is never replaced: a device or a
     pipe serves others.
     """
+    refuse_special(path, f"cannot write {str(path)!r}")
     target = pathlib.Path(os.path.realpath(path))
-    refuse_special(target, f"cannot write {str(path)!r}")
     if not is_folder and target.is_dir():
         raise IsADirectoryError(f"cannot write {str(path)!r}: it is a folder; give the name of a file")
     if is_folder and target.exists() and not target.is_dir():

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.data.tables import Table, name_rows, numbers
+from weft.data.schema import require_choice
+from weft.data.tables import Table, name_rows, numbers, require_spread
 from weft.data.time_text import TextTimes, is_iso_format, read_time_text, write_time_text
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = ["UNIT_SECONDS", "Binning", "Clock", "Times", "learn_clock", "read_tim
 UNIT_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400, "weeks": 604800, "years": 31556952}
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _STEP_UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_KINDS = ("datetime", "date", "text", "yyyymmdd", "number")
 _EPOCH = np.datetime64("1970-01-01", "s")
 # Weeks start on Monday; the epoch was a Thursday.
 _FIRST_MONDAY = np.datetime64("1969-12-29", "s")
@@ -124,7 +126,21 @@ class Clock:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Clock":
-        return cls(**record)
+        """The clock of `to_json`; ValueError where there can be none."""
+        clock = cls(**record)
+        require_choice("clock.kind", clock.kind, _KINDS)
+        if clock.kind == "number":
+            return clock
+        require_choice("clock.unit", clock.unit, UNIT_SECONDS)
+        require_choice("clock.resolution", clock.resolution, _TICKS_PER_SECOND)
+        if clock.origin is None or (clock.kind == "text" and clock.text_format is None):
+            raise ValueError("its clock has no origin, or no format for text")
+        np.datetime64(clock.origin, "s")
+        if clock.time_step is not None:
+            read_time_step(clock.time_step)
+        if clock.time_zone is not None:
+            _require_zone(clock.time_zone)
+        return clock
 
     def _numbers(self, times: "Times", name: str, *, binned: bool) -> Float[np.ndarray, " row"]:
         step = self.time_step if binned else None
@@ -195,6 +211,9 @@ def learn_clock(
             raise ValueError(
                 f"column {name!r} holds plain numbers, so time_step must be a positive number; it is {time_step!r}"
             )
+        steps = np.diff(np.unique(_plain_numbers(_as_times(column).column, name)))
+        if len(steps):
+            require_spread(float(np.min(steps)), name)
         return Clock(kind="number", unit=f"units of {name}", time_step=time_step)
     instants = _utc(read.index if time_step is None else _floor(read.index, *read_time_step(time_step)))
     return Clock(
@@ -250,6 +269,16 @@ class Times:
         """The times of these rows, in this order."""
         parsed = {key: dataclasses.replace(read, index=read.taken(rows)) for key, read in self._parsed.items()}
         return Times(self.column.iloc[rows].reset_index(drop=True), parsed)
+
+
+def _require_zone(name: str) -> None:
+    import pandas as pd
+
+    try:
+        pd.Timestamp(0, tz=name)
+    except Exception as error:
+        # What a library says of a zone it does not know differs between them.
+        raise ValueError(f"its time zone is {name!r}, which is not known here") from error
 
 
 def times_of(table: Table, name: str) -> Times:

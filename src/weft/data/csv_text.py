@@ -16,7 +16,7 @@ from jaxtyping import Bool
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["read_csv", "write_csv"]
+__all__ = ["read_csv", "require_flat", "write_csv"]
 
 _SEPARATORS = (",", ";", "\t", "|")
 _SNIFFED_CHARACTERS = 262_144
@@ -86,6 +86,7 @@ def write_csv(pieces: Iterable["pa.Table"], path: pathlib.Path, *, compressed: b
     ):
         for piece in pieces:
             if names is None:
+                require_flat(piece.schema)
                 names = piece.column_names
                 header = io.StringIO()
                 csv.writer(header, lineterminator="\n").writerow(names)
@@ -97,6 +98,18 @@ def write_csv(pieces: Iterable["pa.Table"], path: pathlib.Path, *, compressed: b
             arrow_csv.write_csv(written, stream, arrow_csv.WriteOptions(include_header=False, quoting_style=quoting))
     if names is None:
         raise ValueError("there is nothing to write: no piece of a table came")
+
+
+def require_flat(schema: "pa.Schema") -> None:
+    """Raise where a column holds what one field of a csv file cannot: lists, records or bytes."""
+    import pyarrow as pa
+
+    for field in schema:
+        kind = field.type
+        if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+            raise ValueError(
+                f"column {field.name!r} holds values of the kind {kind}, which csv cannot; write parquet, or leave it out"
+            )
 
 
 def _open(path: pathlib.Path) -> Any:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from weft.data.atomic import whole_file, whole_folder
-from weft.data.csv_text import read_csv, write_csv
+from weft.data.csv_text import read_csv, require_flat, write_csv
 from weft.data.special import refuse_special
 from weft.data.tables import as_table
+from weft.data.valid_values import without_invalid
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,6 +42,8 @@ ENDINGS = {
 _CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
 # Rows handled at a time: enough to be fast, 100 MB at a dozen columns.
 _ROWS_AT_ONCE = 1_000_000
+# Enough rows to see what a column of objects holds.
+_ROWS_LOOKED_AT = 1000
 # What one chunk of a gridded variable should hold: 1 MB, the usual advice for HDF5's chunk cache.
 _CHUNK_VALUES = 131_072
 
@@ -60,10 +63,10 @@ def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
     Times in csv stay text, exactly as written, and so do codes such as 007 and NA: nothing about them is guessed here.
     """
     kind = file_kind(path)
+    refuse_special(path, f"cannot read {str(path)!r}")
     place = pathlib.Path(path)
     if not place.exists():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
-    refuse_special(place, f"cannot read {str(path)!r}")
     if kind != "zarr" and place.is_dir():
         raise IsADirectoryError(f"{str(path)!r} is a folder; give a file")
     if kind != "zarr" and place.stat().st_size == 0:
@@ -80,6 +83,9 @@ def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
 def read_table_to_answer(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
     """The table at `path`, as a Dataset where `output` is to be one, so that answers are described as those are."""
     table = read_table(path)
+    if file_kind(output) == "csv" and _is_pandas(table):
+        # What the writer would refuse after the long work.
+        require_flat(_as_arrow(table.head(_ROWS_LOOKED_AT)).schema)
     return as_dataset(table) if file_kind(output) in ("netcdf", "zarr") else table
 
 
@@ -137,9 +143,13 @@ def _read_parquet(path: pathlib.Path) -> "pd.DataFrame":
     import pyarrow.parquet as pq
 
     try:
-        return pq.read_table(path).to_pandas(split_blocks=True, self_destruct=True)
-    except (pa.ArrowInvalid, OSError) as error:
+        names = pq.read_schema(path).names
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if not repeated:
+            return pq.read_table(path).to_pandas(split_blocks=True, self_destruct=True)
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"{str(path)!r} is not a parquet file, or it is damaged; write it again") from error
+    raise ValueError(f"{str(path)!r} has more than one column {repeated[0]!r}; give each a name of its own")
 
 
 def _read_netcdf(path: pathlib.Path) -> "xr.Dataset":
@@ -148,10 +158,14 @@ def _read_netcdf(path: pathlib.Path) -> "xr.Dataset":
     with path.open("rb") as file:
         engine: Literal["scipy", "h5netcdf"] = "scipy" if file.read(3) == b"CDF" else "h5netcdf"
     try:
-        return xr.load_dataset(path, engine=engine)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+        loaded = xr.load_dataset(path, engine=engine)
+    except MemoryError:
+        raise
+    except Exception as error:
+        # Whatever a library says of bytes it cannot make sense of: there is no list of it.
         _refuse_calendar(path, engine)
         raise ValueError(f"{str(path)!r} is not a NetCDF file, or it is damaged ({_first_line(error)})") from error
+    return without_invalid(loaded, str(path))
 
 
 def _read_zarr(path: pathlib.Path) -> "xr.Dataset":
@@ -159,10 +173,13 @@ def _read_zarr(path: pathlib.Path) -> "xr.Dataset":
 
     try:
         with xr.open_dataset(path, engine="zarr", chunks=None, consolidated=False) as dataset:
-            return dataset.load()
-    except (OSError, ValueError, KeyError) as error:
+            loaded = dataset.load()
+    except MemoryError:
+        raise
+    except Exception as error:
         _refuse_calendar(path, "zarr")
         raise ValueError(f"{str(path)!r} is not a Zarr store, or it is damaged ({_first_line(error)})") from error
+    return without_invalid(loaded, str(path))
 
 
 def _refuse_calendar(path: pathlib.Path, engine: Literal["scipy", "h5netcdf", "zarr"]) -> None:
@@ -173,7 +190,7 @@ def _refuse_calendar(path: pathlib.Path, engine: Literal["scipy", "h5netcdf", "z
     try:
         with xr.open_dataset(path, engine=engine, decode_times=False, chunks=None, **more) as dataset:
             calendars = {name: variable.attrs.get("calendar") for name, variable in dataset.variables.items()}
-    except (OSError, ValueError, TypeError, KeyError):
+    except Exception:
         return
     for name, calendar in calendars.items():
         if calendar is not None and str(calendar).lower() not in _CALENDARS:

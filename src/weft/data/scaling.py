@@ -16,7 +16,8 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from weft.data.tables import distinct_rows, name_rows
+from weft.data.schema import require_choice, require_finite
+from weft.data.tables import SMALLEST, distinct_rows, name_rows, require_spread
 from weft.data.transforms import Transform, log_density, quantiles, transform_named
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Geography",
     "Scaling",
     "TargetScaling",
+    "centre_and_scale",
     "find_easting_northing",
     "find_lon_lat",
     "learn_scaling",
@@ -179,8 +181,21 @@ class Scaling:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Scaling":
+        """The scaling of `to_json`; ValueError where its parts are not of the same columns."""
         geography = None if record["geography"] is None else Geography(**record["geography"])
-        return cls(tuple(record["columns"]), geography, dict(record["centres"]), dict(record["scales"]))
+        made = cls(tuple(record["columns"]), geography, dict(record["centres"]), dict(record["scales"]))
+        on_map: tuple[str, ...] = ()
+        if geography is not None:
+            require_choice("geography.method", geography.method, ("projected", "sphere", "plane"))
+            for number in (geography.centre_longitude, geography.centre_latitude, geography.longitudes_from):
+                require_finite("geography", number)
+            on_map = (geography.first, geography.second)
+        if sorted(made.columns) != sorted((*on_map, *made.centres)) or made.centres.keys() != made.scales.keys():
+            raise ValueError(f"its units are not of its columns {made.columns}")
+        for column in made.centres:
+            require_finite(f"centre of {column}", made.centres[column])
+            _require_scale(f"scale of {column}", made.scales[column])
+        return made
 
 
 @final
@@ -228,12 +243,31 @@ class TargetScaling:
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "TargetScaling":
-        return cls(transform_named(record["transform"]), float(record["centre"]), float(record["scale"]))
+        made = cls(transform_named(record["transform"]), float(record["centre"]), float(record["scale"]))
+        require_finite("centre of the target", made.centre)
+        _require_scale("scale of the target", made.scale)
+        return made
 
     def _unscaled(
         self, mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
     ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
         return mean * self.scale + self.centre, sd * self.scale
+
+
+def _require_scale(name: str, scale: float) -> None:
+    require_finite(name, scale)
+    if not scale > 0:
+        raise ValueError(f"its {name!r} is {scale}, not positive")
+
+
+def centre_and_scale(values: Float[np.ndarray, " value"]) -> tuple[float, float]:
+    """Mean and deviation of a column that is to have mean 0 and variance 1, or any scale where it never changes."""
+    if len(values) == 0:
+        return 0.0, 1.0
+    deviation = float(np.std(values))
+    # Values that differ by rounding only say nothing.
+    rounding = 1e-12 * float(np.max(np.abs(values)))
+    return float(np.mean(values)), deviation if deviation > max(rounding, SMALLEST) else 1.0
 
 
 def learn_scaling(values: Mapping[str, Float[np.ndarray, " row"]]) -> Scaling:
@@ -251,11 +285,7 @@ def learn_scaling(values: Mapping[str, Float[np.ndarray, " row"]]) -> Scaling:
     kept = distinct_rows([values[column] for column in columns])[0] if columns else np.empty(0, dtype=np.int64)
     centres, scales = {}, {}
     for column in others:
-        distinct = values[column][kept]
-        centres[column] = float(np.mean(distinct)) if len(distinct) else 0.0
-        deviation = float(np.std(distinct)) if len(distinct) else 0.0
-        # A column that never changes says nothing; any scale will do.
-        scales[column] = deviation if deviation > 1e-12 * max(abs(centres[column]), 1.0) else 1.0
+        centres[column], scales[column] = centre_and_scale(values[column][kept])
     return Scaling(columns, geography, centres, scales)
 
 
@@ -273,12 +303,16 @@ def learn_target(
         raise ValueError(f"{name!r} has no values: all {len(values)} are missing; choose another column")
     chosen.check(values, name)
     if not standardise:
+        if np.any(present):
+            require_spread(float(np.max(np.abs(present))), name)
         return TargetScaling(chosen, 0.0, 1.0)
     if np.all(present == present[0]):
         which = "its only value is" if len(present) == 1 else f"all its {len(present)} values are"
         raise ValueError(f"{name!r} never changes: {which} {present[0]:g}, so there is nothing to learn")
     transformed = chosen.forward(present)
-    return TargetScaling(chosen, float(np.mean(transformed)), float(np.std(transformed)))
+    deviation = float(np.std(transformed))
+    require_spread(deviation, name)
+    return TargetScaling(chosen, float(np.mean(transformed)), deviation)
 
 
 def find_lon_lat(names: Sequence[str]) -> tuple[str, str] | None:

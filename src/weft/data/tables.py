@@ -21,11 +21,25 @@ if TYPE_CHECKING:
     import xarray as xr
     from narwhals.typing import IntoDataFrame
 
-__all__ = ["AnyTable", "FrameTable", "GridTable", "Table", "as_table", "distinct_rows", "name_rows", "numbers"]
+__all__ = [
+    "LARGEST",
+    "SMALLEST",
+    "AnyTable",
+    "FrameTable",
+    "GridTable",
+    "Table",
+    "as_table",
+    "distinct_rows",
+    "name_rows",
+    "numbers",
+    "require_spread",
+]
 
 # A table as its owner has it; what is answered is of the same kind.
 AnyTable = TypeVar("AnyTable", bound="Table | IntoDataFrame | xr.Dataset | xr.DataArray")
 
+# Fourth powers of numbers in a column, and those of their deviation, are within float64's range.
+LARGEST, SMALLEST = 1e75, 1e-75
 # What people write for "no value" in a column of numbers that was read as text.
 _MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "<na>"})
 
@@ -226,7 +240,22 @@ def numbers(column: "pd.Series", name: str) -> Float[np.ndarray, " row"]:
             raise ValueError(f"column {name!r} must hold numbers; {name_rows(bad, column.to_numpy())}")
     if np.any(np.isinf(values)):
         raise ValueError(f"column {name!r} must hold finite numbers; {name_rows(np.isinf(values), values)}")
+    if np.any(np.abs(values) > LARGEST):
+        large = np.abs(values) > LARGEST
+        raise ValueError(
+            f"column {name!r} holds numbers too large to compute with, beyond {LARGEST:g}; {name_rows(large, values)}: give it in "
+            "other units"
+        )
     return values
+
+
+def require_spread(spread: float, name: str) -> None:
+    """Raise where the numbers of a column, or the steps between them, are too small to compute with."""
+    if not spread >= SMALLEST:
+        raise ValueError(
+            f"column {name!r} holds numbers that differ by {spread:.3g}, too little to compute with (below {SMALLEST:g}); give "
+            "it in other units"
+        )
 
 
 def name_rows(bad: Bool[np.ndarray, " row"], values: np.ndarray) -> str:

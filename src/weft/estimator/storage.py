@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.data.clock import Binning
+from weft.data.schema import require_finite
 from weft.estimator.columns import Roles
 from weft.estimator.fitted import Fitted
 from weft.estimator.translation import Translation
@@ -70,14 +71,36 @@ def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Sto
             num_rows=int(plain["num_rows"]),
             num_missing=int(plain["num_missing"]),
         )
+        _check_fitted(fitted)
         return Stored(
             arguments={name: from_plain(value, arrays) for name, value in plain["arguments"].items()},
             fitted=fitted,
             result=_read_result(plain["result"], posterior.model, arrays),
             binning=None if plain["binning"] is None else Binning(**plain["binning"]),
         )
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         raise ValueError(f"a part of the estimator is missing or of the wrong kind ({error})") from error
+
+
+def _check_fitted(fitted: Fitted) -> None:
+    """Raise unless the parts of an estimator are of one table and one model."""
+    roles, translation = fitted.roles, fitted.translation
+    said = (roles.time, roles.target, tuple(roles.space), tuple(roles.covariates))
+    learned = (
+        translation.time_name,
+        translation.target_name,
+        tuple(translation.scaling.columns),
+        tuple(translation.covariates.columns),
+    )
+    if said != learned:
+        raise ValueError(f"its units are of the columns {learned}, and its columns are {said}")
+    if translation.num_columns != fitted.posterior.num_columns:
+        raise ValueError(
+            f"its places have {translation.num_columns} columns, and its model takes {fitted.posterior.num_columns}"
+        )
+    require_finite("target_sd", fitted.target_sd)
+    if fitted.target_sd <= 0 or not 0 <= fitted.num_missing <= fitted.num_rows:
+        raise ValueError("its counts of rows, or the deviation of its target, cannot be")
 
 
 def _plain_posterior(plain: dict[str, Any]) -> dict[str, Any]:
@@ -109,13 +132,18 @@ def _plain_result(result: FitResult, arrays: list[np.ndarray]) -> dict[str, Any]
 
 def _read_result(plain: dict[str, Any], model: Model, arrays: list[np.ndarray]) -> FitResult:
     special = {
-        "history": tuple(Iteration(*step) for step in plain["history"]),
-        "starts": tuple(float(start) for start in plain["starts"]),
+        "history": tuple(Iteration(*map(_number, step)) for step in plain["history"]),
+        "starts": tuple(_number(start) for start in plain["starts"]),
         "parameters": _read_numbers(plain["parameters"], arrays),
         "standard_errors": _read_numbers(plain.get("standard_errors"), arrays),
     }
     kept = {name: value for name, value in plain.items() if name != "converged"}
     return FitResult(**{**kept, **special, "outcome": outcome_in(plain), "model": model})
+
+
+def _number(plain: float | int | None) -> Any:
+    """A number of how a fit went; JSON has null for what is none."""
+    return np.nan if plain is None else plain
 
 
 def _plain_numbers(named: dict[str, np.ndarray] | None, arrays: list[np.ndarray]) -> dict[str, Any] | None:

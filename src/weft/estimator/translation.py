@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from weft.data.clock import Clock, learn_clock
 from weft.data.observations import Observations
-from weft.data.scaling import Scaling, TargetScaling, learn_scaling, learn_target
+from weft.data.scaling import Scaling, TargetScaling, centre_and_scale, learn_scaling, learn_target
 from weft.data.tables import distinct_rows
 from weft.estimator.columns import Measurements
 from weft.likelihoods import RowExtras
@@ -125,8 +125,5 @@ def _learn_covariates(columns: dict[str, Float[np.ndarray, " row"]]) -> Scaling:
     """Covariates by mean and deviation over rows, whatever their names: no map is made of them."""
     centres, scales = {}, {}
     for name, values in columns.items():
-        known = values[~np.isnan(values)]
-        centres[name] = float(np.mean(known)) if len(known) else 0.0
-        deviation = float(np.std(known)) if len(known) else 0.0
-        scales[name] = deviation if deviation > 1e-12 * max(abs(centres[name]), 1.0) else 1.0
+        centres[name], scales[name] = centre_and_scale(values[~np.isnan(values)])
     return Scaling(tuple(columns), None, centres, scales)

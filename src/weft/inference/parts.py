@@ -14,14 +14,38 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.data.layout import Layout
 from weft.data.observations import Observations
+from weft.data.schema import Numbers, Schema, check_arrays, require_finite
 from weft.engines.base import Engine
 from weft.engines.choose import engine_name
 from weft.inference.merge import Given, concatenate_observations
 from weft.inference.plain import from_plain, to_plain
+from weft.inference.prior import sizes_at
 from weft.model import Model
 from weft.state_space.chain import Rows
 
 ROW_COLUMNS = ("values", "noise_variance", "exposure", "trials")
+SCHEMA: Schema = {
+    "times": Numbers(("time",), increasing=True),
+    "offsets": Numbers(("time + 1",), whole=True, least=0.0, sorted=True),
+    "place": Numbers(("row",), whole=True, within="place"),
+    "value": Numbers(("row",)),
+    "precision": Numbers(("row",), least=0.0),
+    "weights": Numbers(("place", "bottleneck")),
+    "exact_places": Numbers(("exact", "column"), optional=True),
+    "row_numbers": Numbers(("row",), whole=True, within="given"),
+    "unexplained": Numbers(("row",), optional=True),
+    "log_constant": Numbers(),
+    "power": Numbers(least=0.0),
+}
+ROWS_SCHEMA: Schema = {
+    "times": Numbers(("row",)),
+    "places": Numbers(("row", "column")),
+    "empty_times": Numbers(("empty",)),
+    "values": Numbers(("row",)),
+    "noise_variance": Numbers(("row",), least=0.0, optional=True),
+    "exposure": Numbers(("row",), least=0.0, optional=True),
+    "trials": Numbers(("row",), least=0.0, optional=True),
+}
 
 
 class Parts(TypedDict):
@@ -84,26 +108,39 @@ def from_plain_parts(plain: dict[str, Any], arrays: list[np.ndarray]) -> Parts:
     model = from_plain(plain["model"], arrays)
     if not isinstance(model, Model):
         raise ValueError("it has no model")
-    place, value, precision = (from_plain(plain[name], arrays) for name in ("place", "value", "precision"))
-    numbers, unexplained = (from_plain(plain[name], arrays) for name in ("row_numbers", "unexplained"))
-    given = Given(numbers, np.zeros(len(value)) if unexplained is None else unexplained, int(plain["num_given"]))
+    for basis in model.bases:
+        require_finite("pseudo_points", basis.landmarks)
+    named = {name for name, declared in SCHEMA.items() if declared.dims}
+    found = {name: from_plain(plain[name], arrays) if name in named else plain[name] for name in SCHEMA}
+    sizes = {"given": int(plain["num_given"])}
+    part = check_arrays(SCHEMA, found, sizes)
+    if len(part["offsets"]) < 2 or part["offsets"][0] != 0 or part["offsets"][-1] != sizes["row"]:
+        raise ValueError("its rows are not those of its times")
+    if part["power"] > 1:
+        raise ValueError(f"its 'power' is {part['power']}, not between 0 and 1")
+    if model.needs_places and part["exact_places"] is None:
+        raise ValueError("it has no places, and its model has no other pseudo-points")
+    reduced_to = part["exact_places"] if model.needs_places else model.bases[0].landmarks
+    if sum(sizes_at(model, reduced_to)) != sizes["bottleneck"]:
+        raise ValueError(f"its weights are of {sizes['bottleneck']} pseudo-points, and its model has others")
+    unexplained = np.zeros(sizes["row"]) if part["unexplained"] is None else part["unexplained"]
     return Parts(
         model=model,
-        times=from_plain(plain["times"], arrays),
-        rows=Rows(Layout(from_plain(plain["offsets"], arrays)), place, value, precision),
-        weights=from_plain(plain["weights"], arrays),
-        exact_places=from_plain(plain["exact_places"], arrays),
-        log_constant=float(plain["log_constant"]),
-        power=float(plain["power"]),
+        times=part["times"],
+        rows=Rows(Layout(part["offsets"]), part["place"], part["value"], part["precision"]),
+        weights=part["weights"],
+        exact_places=part["exact_places"],
+        log_constant=part["log_constant"],
+        power=part["power"],
         engine=str(plain["engine"]),
-        given=given,
+        given=Given(part["row_numbers"], unexplained, sizes["given"]),
         batches=() if plain["rows"] is None else (rows_from_plain(plain["rows"], arrays),),
     )
 
 
 def rows_from_plain(plain: dict[str, Any], arrays: list[np.ndarray]) -> Observations:
     """The rows that `plain_rows` was given."""
-    part = {name: from_plain(item, arrays) for name, item in plain.items()}
+    part = check_arrays(ROWS_SCHEMA, {name: from_plain(item, arrays) for name, item in plain.items()}, {})
     empty = part["empty_times"]
 
     def padded(name: str, filler: float) -> Any:

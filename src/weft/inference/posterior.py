@@ -165,4 +165,7 @@ class Posterior(abc.ABC):
         With `rows`, the observations themselves go in too: an update that has to start again needs them.
         """
         arrays: list[np.ndarray] = []
-        write_archive(path, KIND, self.to_plain(arrays, with_rows=rows), arrays)
+        # Down here, because that is the list of all kinds, of which this is the interface.
+        from weft.inference.storage import read_posterior
+
+        write_archive(path, KIND, self.to_plain(arrays, with_rows=rows), arrays, read=read_posterior)

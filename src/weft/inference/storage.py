@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from weft.arrays import require_float64
+from weft.data.schema import check_numbers
 from weft.inference.posterior import Posterior
 from weft.inference.regional import RegionalPosterior
 from weft.inference.single import SinglePosterior
@@ -31,6 +32,7 @@ def read_posterior(plain: dict[str, Any], arrays: list[np.ndarray]) -> Posterior
     if kind not in KINDS:
         raise ValueError(f"it holds a posterior of the kind {kind!r}, which this weft does not know")
     try:
+        check_numbers(plain, arrays)
         return KINDS[kind](plain, arrays, read_posterior)
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         raise ValueError(f"a part of the posterior is missing or of the wrong kind ({error})") from error

@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from weft.arrays import AnyArray, ArrayLike
 from weft.data.observations import Observations, distinct_places
+from weft.data.schema import check_arrays
 from weft.inference.habits import FINDERS, HABITS, Habit
 from weft.inference.habits.base import Places, Times, Version
 from weft.inference.merge import concatenate_observations
@@ -198,7 +199,8 @@ class PosteriorWithHabits(Posterior):
             if stored["name"] not in HABITS:
                 raise ValueError(f"its places have a habit {stored['name']!r}, which this weft does not know")
             parts = {name: from_plain(value, arrays) for name, value in stored["parts"].items()}
-            habits.append(HABITS[stored["name"]].from_plain(parts))
+            kind = HABITS[stored["name"]]
+            habits.append(kind.from_plain(check_arrays(kind.schema, parts, {})))
         return cls(read(plain["field"], arrays), tuple(habits))
 
     def _untell(self, data: Observations) -> Observations:

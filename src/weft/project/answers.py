@@ -11,6 +11,7 @@ from weft.estimator.evaluation import summaries_of
 from weft.loading import load_estimator
 from weft.options import Of
 from weft.report import ReportContent, build_report
+from weft.report.build import check_threshold
 
 __all__ = ["Update", "predict_file", "report_file", "sample_file", "score_file", "update_file"]
 
@@ -74,6 +75,7 @@ def report_file(
     """The report of a model; what it says is returned. `options` go to `build_report`."""
     inputs = {"model": model, "table": table, "table held out": held_out, "terrain": terrain}
     check_outputs(inputs, files={"report": output})
+    check_threshold(options.get("threshold"))
     gp = load_estimator(model)
     seen, unseen, heights = (None if file is None else read_table(file) for file in (table, held_out, terrain))
     return build_report(gp, seen, path=output, held_out=unseen, terrain=heights, **options)

@@ -24,7 +24,7 @@ from weft.project.prepared import check_folds, check_question, check_station, ch
 from weft.project.settings import Settings
 from weft.project.surveys import Survey, survey_file
 from weft.project.words import aligned
-from weft.report.build import KINDS_OF_CHECK, build_report
+from weft.report.build import KINDS_OF_CHECK, build_report, check_threshold
 from weft.report.content import ReportContent
 from weft.space_time_gp import SpaceTimeGP
 
@@ -69,6 +69,7 @@ def run(settings: Settings, *, resume: bool = False, say: Say = silent, command:
     started = time.perf_counter()
     files = _files(settings)
     check_kinds(settings.evaluate.by)
+    check_threshold(settings.report.threshold)
     found = survey_file(settings, advised=False)
     settings = found.settings
     asked = None

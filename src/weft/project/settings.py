@@ -134,6 +134,10 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
     """The settings in a file, its file names made relative to where weft runs; anything unknown or wrong is refused."""
     name = str(path)
     try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"cannot read {name!r}: its name is not text in UTF-8; rename it") from None
+    try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:
         raise FileNotFoundError(
@@ -145,6 +149,8 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
         raise ValueError(f"{name!r} is not a config file: it is not text ({error.reason})") from error
     try:
         content = tomllib.loads(text)
+    except RecursionError:
+        raise ValueError(f"{name!r} is not a config file: it is nested too deeply") from None
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name!r} is not valid TOML: {error}") from error
     _refuse_unknown(content, _File, name, ())

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """From a fitted model to a report: gather what it says, then write it."""
 
+import math
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from weft.space_time_gp import SpaceTimeGP
 
-__all__ = ["KINDS_OF_CHECK", "build_report", "gather", "write_report"]
+__all__ = ["KINDS_OF_CHECK", "build_report", "check_threshold", "gather", "write_report"]
 
 _CHECKS = ("random", "station")
 KINDS_OF_CHECK = ("random", "station", "block")
@@ -64,6 +65,7 @@ def build_report(
     `command` is what made the model, and `size` limits what is shown.
     """
     check_output(path)
+    check_threshold(threshold)
     content = gather(
         gp,
         table,
@@ -82,6 +84,12 @@ def build_report(
     with whole_file(path) as part:
         part.write_text(page, encoding="utf-8")
     return content
+
+
+def check_threshold(threshold: float | int | None) -> None:
+    """Refuse a threshold that nothing can exceed or fall short of."""
+    if threshold is not None and not math.isfinite(threshold):
+        raise ValueError(f"threshold must be a finite number in units of the target; it is {threshold}")
 
 
 def write_report(gp: "SpaceTimeGP", path: str | os.PathLike[str], table: Any = None, **options: Any) -> None:

@@ -112,7 +112,7 @@ def read_checkpoint(path: str | os.PathLike[str], fingerprint: str) -> Checkpoin
             finished_points, point = file["finished_points"], file["point"]
         if header["format"] != "weft fit":
             raise KeyError("format")
-        version = header["version"]
+        version = int(header["version"])
         ends = tuple(
             Finished(p, float(end["objective"]), float(end["log_evidence"]), outcome_in(end), str(end["message"]))
             for p, end in zip(finished_points, header["finished"], strict=True)
@@ -127,7 +127,7 @@ def read_checkpoint(path: str | os.PathLike[str], fingerprint: str) -> Checkpoin
             ),
             num_evaluations=header["num_evaluations"],
         )
-    except (KeyError, TypeError, ValueError, IndexError, EOFError, zipfile.BadZipFile) as error:
+    except (KeyError, TypeError, ValueError, IndexError, EOFError, RecursionError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{name!r} is not a checkpoint of a fit, or is damaged; remove it, or fit without resuming"
         ) from error

@@ -30,7 +30,7 @@ __all__ = [
 
 NOAA = "https://www.ncei.noaa.gov/pub/data/ghcn/daily"
 NOAA_BY_STATION = "https://www.ncei.noaa.gov/data/global-historical-climatology-network-daily/access"
-LAND_REGISTRY = "http://prod.publicdata.landregistry.gov.uk.s3-website-eu-west-1.amazonaws.com"
+LAND_REGISTRY = "https://price-paid-data.publicdata.landregistry.gov.uk"
 NASADEM = "https://e4ftl01.cr.usgs.gov/MEASURES/NASADEM_HGT.001/2000.02.11"
 # What has come of a piece is lost when the line breaks within it, so pieces are small.
 PIECE_BYTES = 1 << 16

@@ -2,12 +2,14 @@
 """What a habit of places has to say: about rows that come in, and about answers that go out."""
 
 import abc
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from weft.data.observations import Observations, distinct_places
+from weft.data.schema import Schema
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Emission, Marginals
 from weft.model import Model
@@ -33,6 +35,8 @@ class Habit(abc.ABC):
     name: ClassVar[str]
     # Whether it adds anything to f; only then are the questions about its effect asked.
     adds_to_f: ClassVar[bool] = False
+    # What `to_plain` puts into a file, checked before `from_plain` is given it.
+    schema: ClassVar[Schema] = MappingProxyType({})
 
     def told(self, data: Observations) -> Observations:
         """What the field learns of these rows."""

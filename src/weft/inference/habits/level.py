@@ -8,6 +8,7 @@ of what the effects leave (backfitting; Hastie & Tibshirani 1990, which converge
 """
 
 import dataclasses
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, final
 
 import equinox as eqx
@@ -15,6 +16,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from weft.data.observations import Observations, distinct_places
+from weft.data.schema import Numbers, Schema
 from weft.inference.habits.base import Habit, Places, Times, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Marginals
@@ -38,6 +40,15 @@ class Level(Habit):
 
     name: ClassVar[str] = "level"
     adds_to_f: ClassVar[bool] = True
+    schema: ClassVar[Schema] = MappingProxyType(
+        {
+            "places": Numbers(("place", "dim")),
+            "mean": Numbers(("place",)),
+            "variance": Numbers(("place",), least=0.0),
+            "prior_variance": Numbers(least=0.0),
+            "residual_variance": Numbers(least=0.0),
+        }
+    )
 
     places: Float[np.ndarray, "place dim"]
     mean: Float[np.ndarray, " place"]

@@ -8,6 +8,7 @@ is the variance wanted. What a place's rows say is shrunk, in the logarithm, tow
 """
 
 import dataclasses
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, final
 
 import equinox as eqx
@@ -15,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from weft.data.observations import Observations, distinct_places
+from weft.data.schema import Numbers, Schema
 from weft.inference.habits.base import Habit, Places, Times, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.likelihoods import Gaussian
@@ -51,6 +53,16 @@ class Noise(Habit):
     """
 
     name: ClassVar[str] = "noise"
+    schema: ClassVar[Schema] = MappingProxyType(
+        {
+            "places": Numbers(("place", "dim")),
+            "log_ratio": Numbers(("place",)),
+            "log_sd": Numbers(("place",), least=0.0),
+            "median": Numbers(least=0.0),
+            "spread": Numbers(least=0.0),
+            "base": Numbers(least=0.0),
+        }
+    )
 
     places: Float[np.ndarray, "place dim"]
     log_ratio: Float[np.ndarray, " place"]

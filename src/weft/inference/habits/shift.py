@@ -8,6 +8,7 @@ told, so most of them are taken to be right.
 """
 
 import dataclasses
+from types import MappingProxyType
 from typing import Any, ClassVar, final
 
 import numpy as np
@@ -15,6 +16,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 
 from weft.data.observations import Observations, distinct_places
+from weft.data.schema import Numbers, Schema
 from weft.inference.habits.base import Habit, Places, Times, Version, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 
@@ -51,6 +53,15 @@ class Shift(Habit):
     """
 
     name: ClassVar[str] = "shift"
+    schema: ClassVar[Schema] = MappingProxyType(
+        {
+            "places": Numbers(("place", "dim")),
+            "shift": Numbers(("place",), whole=True, least=-1.0),
+            "probability": Numbers(("place",), least=0.0),
+            "shares": Numbers(("version",), least=0.0),
+            "step": Numbers(least=0.0),
+        }
+    )
 
     places: Float[np.ndarray, "place dim"]
     shift: Int[np.ndarray, " place"]

@@ -2,12 +2,14 @@
 """Tails of predictions at places seen before and at places never seen, where level, noise and dates are anybody's guess."""
 
 import dataclasses
+from types import MappingProxyType
 from typing import Any, ClassVar, final
 
 import numpy as np
 from jaxtyping import Float
 
 from weft.data.observations import Observations, distinct_places
+from weft.data.schema import Numbers, Schema
 from weft.inference.habits.base import Habit, Places, Times, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Emission
@@ -22,6 +24,12 @@ class TailsOfPlaces(Habit):
     """Tails at the places seen, and at all others."""
 
     name: ClassVar[str] = "tails"
+    schema: ClassVar[Schema] = MappingProxyType(
+        {
+            "places": Numbers(("place", "dim")),
+            **{f"{where}_{name}": Numbers(least=0.0) for where in ("seen", "unseen") for name in ("freedom", "scale")},
+        }
+    )
 
     places: Float[np.ndarray, "place dim"]
     seen: Tails
