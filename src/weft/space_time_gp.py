@@ -5,7 +5,7 @@ import dataclasses
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
@@ -14,22 +14,29 @@ from weft.arrays import Given, require_whole
 from weft.data.archive import write_archive
 from weft.data.tables import AnyTable, GridTable, Table
 from weft.data.transforms import check_levels
+from weft.estimator.aggregating import Asked, aggregate, as_grouped
 from weft.estimator.answers import answer_columns, as_answer, stack_draws
 from weft.estimator.columns import Roles, read_measurements, roles_among
 from weft.estimator.evaluation import MODEL, summaries_of
+from weft.estimator.filling import fill
 from weft.estimator.fitted import Fitted
+from weft.estimator.forecasting import future_times, rows_ahead, station_columns, stations
+from weft.estimator.gridding import make_grid
 from weft.estimator.learning import learn, options_among
 from weft.estimator.precision import in_float64
 from weft.estimator.scikit_learn import Scores, regressor_tags
 from weft.estimator.storage import KIND, Stored, from_plain_estimator, to_plain_estimator
 from weft.estimator.validation import cross_validate
+from weft.estimator.virtual_station import rows_at
 from weft.inference.prediction import check_of
+from weft.likelihoods import RowExtras
 from weft.options import HeldOutBy, Of, Options
 from weft.training.estimate import available_memory
 from weft.training.progress import Iteration
 
 if TYPE_CHECKING:
     import pandas as pd
+    import xarray as xr
 
 __all__ = ["SpaceTimeGP"]
 
@@ -159,6 +166,106 @@ class SpaceTimeGP(Options):
         if isinstance(asked, GridTable):
             answer = stack_draws(answer, list(columns))
         return answer
+
+    @in_float64
+    def fill(self, table: Given[AnyTable], *, of: Given[Of] = "observation") -> Given[AnyTable]:
+        """The same table with the target's gaps filled under its own name: same kind, index and order.
+
+        Two columns come last: `filled`, true where a gap was, and `sd`, the deviation of what was filled in, 0 where a
+        value was there. Gaps are filled from all that the model has seen; `update` first to let it see the table.
+        """
+        check_of(of)
+        fitted = self._learned()
+        return fill(fitted, fitted.roles.table(table, with_target=True), of)
+
+    @in_float64
+    def forecast(
+        self,
+        horizon: Any,
+        at: Given[AnyTable | None] = None,
+        quantiles: Sequence[float] = (0.05, 0.95),
+        *,
+        of: Given[Of] = "observation",
+    ) -> Given[AnyTable]:
+        """Predictions beyond the last time seen, up to a `horizon` such as "30D", at the usual step between times.
+
+        `at` is a table of places or a grid; its kind comes back, with the columns of `predict`. Left out, it is every
+        station seen. Where times are plain numbers, so is the horizon.
+        """
+        check_of(of)
+        levels = check_levels(np.atleast_1d(quantiles)).tolist()
+        fitted = self._learned()
+        roles = fitted.roles
+        times = future_times(fitted.translation.clock, fitted.posterior.times, horizon)
+        if at is not None:
+            return self._predict(roles.table(rows_ahead(fitted, at, times), with_target=False), quantiles, of)
+        # Asked at the very places the posterior knows: those made again from columns differ in the last digits.
+        places = stations(fitted)
+        prediction = fitted.prediction_at(np.repeat(times, len(places)), np.tile(places, (len(times), 1)), RowExtras())
+        table = rows_ahead(fitted, _frame(station_columns(fitted, places)), times)
+        asked = roles.table(table, with_target=False)
+        return as_answer(asked, answer_columns(prediction, levels, of), fitted, of=of, units=self.units)
+
+    @in_float64
+    def grid(self, step: Any, times: Any = None, terrain: Any = None, *, land_only: bool = False) -> "xr.Dataset":
+        """A grid over the places seen, ready for `predict`: a Dataset with the columns' own names as coordinates.
+
+        `step` is "10km", or a number in the columns' units (degrees); points are multiples of it. `times` are one or
+        several, the last seen unless given. Further columns, such as an elevation, come from `terrain`, a Dataset over
+        the same coordinates at any resolution. `land_only` leaves out points whose terrain is missing or not above 0;
+        those left lie along one dimension `point`.
+        """
+        return make_grid(self._learned(), step, times, terrain, land_only=land_only)
+
+    @in_float64
+    def point(
+        self,
+        place: Given[Mapping[str, float]],
+        times: Any = None,
+        quantiles: Sequence[float] = (0.05, 0.95),
+        *,
+        of: Given[Of] = "observation",
+    ) -> "pd.DataFrame":
+        """A virtual station: the series at one place, `{"lat": 47.6, "lon": -122.3, "elevation": 50}`, as `predict` gives it.
+
+        `times` are those seen unless given.
+        """
+        fitted = self._learned()
+        rows: Any = self._predict(fitted.roles.table(rows_at(fitted, place, times), with_target=False), quantiles, of)
+        return rows
+
+    @in_float64
+    def aggregate(
+        self,
+        table: Given[AnyTable],
+        by: str | Sequence[str] = (),
+        weights: str | None = None,
+        *,
+        how: str = "mean",
+        of: Given[Of] = "field",
+        compare: Sequence[Any] | None = None,
+        quantiles: Sequence[float] = (0.05, 0.95),
+        num_draws: int = 500,
+        seed: int = 0,
+    ) -> Given[AnyTable]:
+        """Means (or sums) over groups of the rows of a table or the points of a grid: one row a group.
+
+        `by` names columns, or "year", "month", "day", "hour" of the time; without it all rows are one group. `weights`
+        is "area" (of the cells of a grid) or a column. The answer has the groups' columns, `mean`, `sd`, quantiles,
+        `rows`, and `uncertainty`: "exact", or "sampled" by `num_draws` joint draws where the target is transformed or
+        its likelihood not Gaussian.
+
+        `compare=("a", "b")` gives the first group less the second as one row, with the uncertainty of the *difference*:
+        errors that both share cancel. Groups are told by their value of the last column of `by`, or by tuples of all.
+        """
+        check_of(of)
+        require_whole("num_draws", num_draws, 2)
+        require_whole("seed", seed, 0)
+        levels = tuple(check_levels(np.atleast_1d(quantiles)).tolist())
+        names = (by,) if isinstance(by, str) else tuple(by)
+        fitted = self._learned()
+        asked = Asked(names, weights, how, of, levels, num_draws, seed)
+        return aggregate(fitted, as_grouped(fitted, table, asked), asked, compare)
 
     @in_float64
     def update(self, table: Given[AnyTable]) -> "SpaceTimeGP":
@@ -307,6 +414,12 @@ class SpaceTimeGP(Options):
         rows = read_measurements(table, fitted.roles, with_target=False)
         columns = answer_columns(fitted.prediction(rows), levels, of)
         return as_answer(table, columns, fitted, of=of, units=self.units)
+
+
+def _frame(columns: Mapping[str, np.ndarray]) -> "pd.DataFrame":
+    import pandas as pd
+
+    return pd.DataFrame(columns)
 
 
 def _refuse_apart(y: Any) -> None:

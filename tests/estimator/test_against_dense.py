@@ -58,12 +58,17 @@ class DenseOracle:
             total += 10.0 * np.outer(*winds)
         return total
 
-    def predict(self, new: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    def joint(self, new: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance over rows."""
         gram = self.covariance(self.train, self.train) + np.diag(np.broadcast_to(self.noise, len(self.z)))
         cross = self.covariance(new, self.train)
         mean = cross @ np.linalg.solve(gram, self.z)
-        variance = np.diag(self.covariance(new, new) - cross @ np.linalg.solve(gram, cross.T))
-        return mean * self.target_sd + self.target_mean, variance * self.target_sd**2
+        covariance = self.covariance(new, new) - cross @ np.linalg.solve(gram, cross.T)
+        return mean * self.target_sd + self.target_mean, covariance * self.target_sd**2
+
+    def predict(self, new: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+        mean, covariance = self.joint(new)
+        return mean, np.diag(covariance)
 
 
 @pytest.mark.parametrize("everything", [False, True], ids=["plain", "covariate, own noise and log"])

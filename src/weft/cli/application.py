@@ -17,15 +17,20 @@ from typing import Any
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from weft import __version__
+from weft.cli.aggregate import aggregate
 from weft.cli.check import check
 from weft.cli.compare import compare
 from weft.cli.demo import demo
 from weft.cli.doctor import doctor
 from weft.cli.evaluate import evaluate
+from weft.cli.fill import fill
 from weft.cli.fit import fit
+from weft.cli.forecast import forecast
+from weft.cli.grid import grid
 from weft.cli.info import info
 from weft.cli.init import init
 from weft.cli.options import INTERRUPTED
+from weft.cli.point import point
 from weft.cli.predict import predict
 from weft.cli.report import report
 from weft.cli.reproduce import reproduce
@@ -54,6 +59,7 @@ app = App(
 _VERBS = {
     "Start here": (demo, init, check, run),
     "Step by step": (fit, predict, sample, update, info, report),
+    "Questions": (fill, forecast, grid, aggregate, point),
     "Judging": (score, evaluate, compare),
     "Other": (doctor, reproduce),
 }

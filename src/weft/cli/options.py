@@ -27,9 +27,11 @@ __all__ = [
     "ModelFile",
     "ModelOptions",
     "Of",
+    "Quantiles",
     "Rows",
     "RowsFile",
     "RowsOrGrid",
+    "RowsWithGaps",
     "TableOfConfig",
     "TableOutput",
     "argument",
@@ -45,6 +47,7 @@ ModelFile = Annotated[pathlib.Path, Parameter(help="A file written by fit.")]
 RowsOrGrid = Annotated[
     pathlib.Path, Parameter(help="Rows or a grid with the model's columns of time, space and covariates.")
 ]
+RowsWithGaps = Annotated[pathlib.Path, Parameter(help="Rows or a grid in which some values of the target are missing.")]
 Rows = Annotated[pathlib.Path, Parameter(help="Rows with values of the target.")]
 RowsFile = Annotated[
     pathlib.Path | None, Parameter(help="Also write the scores of every row here, for `weft compare`.")
@@ -66,6 +69,9 @@ Of = Annotated[
     Literal["observation", "field"],
     Parameter(help="observation: what would be measured, noise included; field: what is behind it."),
 ]
+
+
+Quantiles = Annotated[str, Parameter(help="Levels, separated by commas.")]
 
 
 def _made_from(section: str, group: str) -> Any:

@@ -1,11 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`weft predict`."""
 
-from typing import Annotated
-
-from cyclopts import Parameter
-
-from weft.cli.options import AsJson, ModelFile, Of, RowsOrGrid, TableOutput, numbers_in
+from weft.cli.options import AsJson, ModelFile, Of, Quantiles, RowsOrGrid, TableOutput, numbers_in
 from weft.cli.printing import emit
 
 __all__ = ["predict"]
@@ -16,7 +12,7 @@ def predict(
     table: RowsOrGrid,
     *,
     output: TableOutput,
-    quantiles: Annotated[str, Parameter(help="Levels, separated by commas.")] = "0.05,0.95",
+    quantiles: Quantiles = "0.05,0.95",
     of: Of = "observation",
     json: AsJson = False,
 ) -> None:

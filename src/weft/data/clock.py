@@ -227,12 +227,12 @@ def learn_clock(
     )
 
 
-def read_time_step(step: str | float | int) -> tuple[int, str]:
-    """A step such as "1D", "6h" or "15min" as a count and a unit."""
+def read_time_step(step: str | float | int, name: str = "time_step") -> tuple[int, str]:
+    """A step such as "1D", "6h" or "15min" as a count and a unit; `name` is what it is called in messages."""
     match = re.fullmatch(r"\s*(\d*)\s*([A-Za-z]+)\s*", step) if isinstance(step, str) else None
     unit = None if match is None else _STEP_UNITS.get(match[2].lower())
     if match is None or unit is None or match[1] == "0" * max(len(match[1]), 1):
-        raise ValueError(f"time_step must be like '1D', '6h', '15min', '30s' or '1W'; it is {step!r}")
+        raise ValueError(f"{name} must be like '1D', '6h', '15min', '30s' or '1W'; it is {step!r}")
     return int(match[1] or 1), unit
 
 

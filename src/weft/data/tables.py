@@ -30,6 +30,7 @@ __all__ = [
     "Table",
     "as_table",
     "distinct_rows",
+    "frame_of_kind",
     "name_rows",
     "numbers",
     "require_spread",
@@ -73,6 +74,10 @@ class Table(abc.ABC):
     @abc.abstractmethod
     def with_columns(self, columns: Mapping[str, np.ndarray], *, keep: Iterable[str] | None = None) -> Any:
         """A native table of the same kind, index and order: the columns to `keep` (default: all), then the new."""
+
+    @abc.abstractmethod
+    def with_replaced(self, name: str, values: np.ndarray, more: Mapping[str, np.ndarray]) -> Any:
+        """A native table of the same kind, index and order: other `values` in the place of a column, then `more` columns."""
 
 
 def as_table(data: Any, columns: Sequence[str] | None = None) -> Table:
@@ -142,6 +147,18 @@ class FrameTable(Table):
         import pandas as pd
 
         return pd.concat([native[kept], added], axis=1) if kept else added
+
+    def with_replaced(self, name: str, values: np.ndarray, more: Mapping[str, np.ndarray]) -> Any:
+        import narwhals.stable.v2 as nw
+
+        _refuse_collisions(more, self.names)
+        columns = {name: values, **more}
+        if self.kind == "pandas":
+            # Arrays, so that an index with duplicates does not matter.
+            return self.frame.to_native().assign(**columns)
+        backend = self.frame.implementation
+        new = [nw.new_series(each, np.asarray(array), backend=backend) for each, array in columns.items()]
+        return self.frame.with_columns(*new).to_native()
 
     def _index_names(self) -> tuple[str, ...]:
         if self.kind != "pandas":
@@ -218,6 +235,32 @@ class GridTable(Table):
         coordinates = [name for name in self.dataset.coords if not set(self.dataset[name].dims) <= set(self.dims)]
         unwanted = [name for name in self.dataset.data_vars if name not in variables]
         return self.dataset.drop_vars([*coordinates, *unwanted]).assign(new)
+
+    def with_replaced(self, name: str, values: np.ndarray, more: Mapping[str, np.ndarray]) -> "xr.Dataset":
+        import xarray as xr
+
+        _refuse_collisions(more, [*map(str, self.dataset.variables)])
+        before = self.dataset[name]
+        spanned = {
+            each: xr.DataArray(np.asarray(array).reshape(self.shape), dims=self.dims)
+            for each, array in {name: values, **more}.items()
+        }
+        # Dimensions stay in the order they had; those that the column lacks come first.
+        order = [dim for dim in self.dims if dim not in before.dims] + list(before.dims)
+        replaced = {each: array.transpose(*order) for each, array in spanned.items()}
+        replaced[name].attrs = dict(before.attrs)
+        return self.dataset.assign(replaced)
+
+
+def frame_of_kind(frame: "pd.DataFrame", kind: str) -> Any:
+    """A pandas frame as a frame of this kind; a Dataset's kind of frame is pandas."""
+    if kind in ("pandas", "xarray"):
+        return frame
+    import narwhals.stable.v2 as nw
+    import pyarrow as pa
+
+    arrow = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
+    return arrow if kind == "pyarrow" else nw.DataFrame.from_arrow(arrow, backend=kind).to_native()
 
 
 def numbers(column: "pd.Series", name: str) -> Float[np.ndarray, " row"]:

@@ -15,6 +15,7 @@ from weft.estimator.summary import describe_components, describe_noise, summary_
 from weft.estimator.translation import Translation
 from weft.inference.posterior import Posterior
 from weft.inference.prediction import Prediction
+from weft.likelihoods import RowExtras
 from weft.model import Model
 
 __all__ = ["Fitted"]
@@ -85,10 +86,21 @@ class Fitted:
     def prediction(self, rows: Measurements) -> Prediction:
         """Of the target at these rows, in its own units."""
         translation = self.translation
-        times, places = translation.times(rows), translation.places(rows)
+        return self.prediction_at(translation.times(rows), translation.places(rows), translation.row_extras(rows))
+
+    def prediction_at(
+        self, times: Float[np.ndarray, " row"], places: Float[np.ndarray, "row dim"], extras: RowExtras
+    ) -> Prediction:
+        """The same at times and places as the posterior has them."""
         latent = self.posterior.marginals(times, places)
-        emission = self.posterior.emission(times, places, translation.row_extras(rows))
-        return Prediction(latent, emission, translation.target)
+        return Prediction(latent, self.posterior.emission(times, places, extras), self.translation.target)
+
+    def seen_places(self) -> Float[np.ndarray, "place dim"]:
+        """The distinct places of the rows kept, covariates included; of a model without rows, those its basis stands on."""
+        batches = self.posterior.batches
+        held = [np.asarray(batch.places) for batch in batches] if batches else [np.asarray(self.posterior.basis_places)]
+        places = np.concatenate(held)
+        return places[np.sort(distinct_rows(list(places.T))[0])]
 
     def draws(self, rows: Measurements, num: int, seed: int, of: str) -> Float[np.ndarray, "draw row"]:
         """Joint draws over these rows, in the target's own units."""

@@ -4,7 +4,18 @@
 What the command line can do is done by these calls, so that Python does the same by the same means.
 """
 
-from weft.project.answers import predict_file, report_file, sample_file, score_file, update_file
+from weft.project.answers import (
+    aggregate_file,
+    fill_file,
+    forecast_file,
+    grid_file,
+    point_file,
+    predict_file,
+    report_file,
+    sample_file,
+    score_file,
+    update_file,
+)
 from weft.project.cost import Cost, cost_of
 from weft.project.evaluation import Evaluation, compare_files, comparison_text, evaluate, evaluate_file
 from weft.project.fitting import fit, fit_file, fitted_record, was_interrupted
@@ -22,14 +33,19 @@ __all__ = [
     "Run",
     "Settings",
     "Survey",
+    "aggregate_file",
     "compare_files",
     "comparison_text",
     "cost_of",
     "evaluate",
     "evaluate_file",
+    "fill_file",
     "fit",
     "fit_file",
     "fitted_record",
+    "forecast_file",
+    "grid_file",
+    "point_file",
     "predict_file",
     "prepare",
     "read_settings",

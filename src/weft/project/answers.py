@@ -2,7 +2,7 @@
 """A model's answers from file to file. Whatever can be refused is, before the long work; outputs are whole or absent."""
 
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from weft.data.files import read_table, read_table_to_answer, write_pieces, write_table
@@ -13,7 +13,19 @@ from weft.options import Of
 from weft.report import ReportContent, build_report
 from weft.report.build import check_threshold
 
-__all__ = ["Update", "predict_file", "report_file", "sample_file", "score_file", "update_file"]
+__all__ = [
+    "Update",
+    "aggregate_file",
+    "fill_file",
+    "forecast_file",
+    "grid_file",
+    "point_file",
+    "predict_file",
+    "report_file",
+    "sample_file",
+    "score_file",
+    "update_file",
+]
 
 
 def predict_file(
@@ -31,6 +43,71 @@ def sample_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, 
     check_outputs({"model": model, "table": table}, tables={"draws": output})
     gp = load_estimator(model)
     write_table(gp.sample(read_table(table), num=num, seed=seed, of=of), output)
+
+
+def fill_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, of: Of) -> int:
+    """The table with the target's gaps filled; how many there were."""
+    check_outputs({"model": model, "table": table}, tables={"complete table": output})
+    gp = load_estimator(model)
+    filled = gp.fill(read_table(table), of=of)
+    write_table(filled, output)
+    return int(filled["filled"].sum())
+
+
+def forecast_file(
+    model: pathlib.Path,
+    horizon: str,
+    output: pathlib.Path,
+    *,
+    at: pathlib.Path | None,
+    quantiles: Sequence[float],
+    of: Of,
+) -> None:
+    """Predictions beyond the last time, at the stations or at the places of a table or a grid."""
+    check_outputs({"model": model, "places": at}, tables={"forecast": output})
+    gp = load_estimator(model)
+    places = None if at is None else read_table(at)
+    write_table(gp.forecast(horizon, places, quantiles, of=of), output)
+
+
+def grid_file(
+    model: pathlib.Path,
+    step: str,
+    output: pathlib.Path,
+    *,
+    times: Sequence[str] | None,
+    terrain: pathlib.Path | None,
+    land_only: bool,
+) -> dict[str, int]:
+    """A grid over the places of a model; how many points it has along each dimension."""
+    check_outputs({"model": model, "terrain": terrain}, tables={"grid": output})
+    gp = load_estimator(model)
+    heights = None if terrain is None else read_table(terrain)
+    chosen = times
+    if chosen is not None and gp.translation_.clock.kind == "number":
+        chosen = [float(time) for time in chosen]
+    grid = gp.grid(step, chosen, heights, land_only=land_only)
+    write_table(grid, output)
+    return {str(name): size for name, size in grid.sizes.items()}
+
+
+def aggregate_file(
+    model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, by: Sequence[str], **options: Any
+) -> int:
+    """Means or sums over groups of the rows of a table or the points of a grid; how many groups there were."""
+    check_outputs({"model": model, "table": table}, tables={"groups": output})
+    gp = load_estimator(model)
+    groups = gp.aggregate(read_table(table), by, **options)
+    write_table(groups, output)
+    return len(groups)
+
+
+def point_file(
+    model: pathlib.Path, place: Mapping[str, str], output: pathlib.Path, *, quantiles: Sequence[float], of: Of
+) -> None:
+    """The series at one place, as long as what the model has seen."""
+    check_outputs({"model": model}, tables={"series": output})
+    write_table(load_estimator(model).point(place, quantiles=quantiles, of=of), output)
 
 
 class Update(NamedTuple):

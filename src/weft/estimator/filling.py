@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""Gaps of a table filled with what would have been measured there."""
+
+import logging
+from typing import Any
+
+import numpy as np
+
+from weft.data.tables import Table
+from weft.estimator.answers import answer_columns
+from weft.estimator.columns import read_measurements
+from weft.estimator.fitted import Fitted
+
+__all__ = ["fill"]
+
+logger = logging.getLogger("weft")
+
+
+def fill(fitted: Fitted, table: Table, of: str) -> Any:
+    """The table with its gaps filled under the target's own name, then `sd` (0 where a value was there) and `filled`."""
+    rows = read_measurements(table, fitted.roles, with_target=True)
+    assert rows.values is not None
+    is_gap = np.isnan(rows.values)
+    gaps = np.flatnonzero(is_gap)
+    values, sd = rows.values.copy(), np.zeros(rows.num_rows)
+    if len(gaps):
+        answers = answer_columns(fitted.prediction(rows.take(gaps)), (), of)
+        values[gaps], sd[gaps] = answers["mean"], answers["sd"]
+    if fitted.posterior.batches:
+        _say_unseen(rows.num_rows - len(gaps) - fitted.num_repeated(rows))
+    return table.with_replaced(fitted.roles.target, values, {"sd": sd, "filled": is_gap})
+
+
+def _say_unseen(num_unseen: int) -> None:
+    if num_unseen > 0:
+        logger.info(
+            "%s of the table's values are at times and places that the model has not seen, and tell it nothing of the "
+            "gaps; update(table) first takes them in",
+            f"{num_unseen:,}",
+        )

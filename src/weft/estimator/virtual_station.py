@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""The rows of a station that is not there."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.estimator.fitted import Fitted
+from weft.estimator.gridding import read_times
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["rows_at"]
+
+
+def rows_at(fitted: Fitted, place: Mapping[str, Any], times: Any) -> "pd.DataFrame":
+    """A row for each of these times, all that the model has seen unless given, at one place."""
+    import pandas as pd
+
+    roles, clock = fitted.roles, fitted.translation.clock
+    wanted = (*roles.space, *roles.covariates)
+    for name in wanted:
+        if name not in place:
+            raise ValueError(f"a point needs {', '.join(wanted)}; {name} is missing")
+    unknown = [name for name in place if name not in wanted]
+    if unknown:
+        raise ValueError(f"a point needs {', '.join(wanted)}, and knows no {unknown[0]!r}")
+    when = fitted.posterior.times if times is None else read_times(clock, times, roles.time)
+    numbers = {}
+    for name in wanted:
+        try:
+            numbers[name] = float(place[name])
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} of a point must be a number; it is {place[name]!r}") from None
+    columns = {name: np.full(len(when), number) for name, number in numbers.items()}
+    return pd.DataFrame({roles.time: clock.restore(when), **columns})

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: MIT
+"""Verbs that ask a fitted model something, against the library called by hand."""
+
+import pathlib
+
+import numpy as np
+import pandas as pd
+
+from tests.cli.conftest import Run, assert_refused
+from weft import load
+from weft.data.files import read_table, write_table
+from weft.demo import heights
+
+
+def test_fill(run: Run, model_file: pathlib.Path, small_table: pathlib.Path) -> None:
+    table = pd.read_csv(small_table)
+    table.loc[[2, 30], "tmax"] = np.nan
+    table.to_csv("gaps.csv", index=False)
+    outcome = run("fill", model_file, "gaps.csv", "-o", "complete.parquet", "--json")
+    assert outcome.json == {"output": "complete.parquet", "num_filled": 2, "of": "observation"}
+    complete = read_table("complete.parquet")
+    pd.testing.assert_frame_equal(complete, load(model_file).fill(read_table("gaps.csv")))
+    assert run("fill", model_file, "gaps.csv", "-o", "complete.nc").out == "filled 2 gaps; saved complete.nc\n"
+    np.testing.assert_array_equal(read_table("complete.nc")["filled"], complete["filled"])
+
+
+def test_forecast_grid_aggregate_and_point(run: Run, model_file: pathlib.Path, small_table: pathlib.Path) -> None:
+    gp = load(model_file)
+    assert run("forecast", model_file, "2D", "-o", "ahead.csv", "--json").json["horizon"] == "2D"
+    expected = gp.forecast("2D")
+    np.testing.assert_array_equal(read_table("ahead.csv")["mean"], expected["mean"])
+    assert set(read_table("ahead.csv")["date"]) == {"2018-07-29", "2018-07-30"}
+
+    terrain = heights()
+    write_table(terrain, "terrain.nc")
+    made = run(
+        "grid",
+        model_file,
+        "--step",
+        "40km",
+        "--times",
+        "2018-07-12,2018-07-13",
+        "--terrain",
+        "terrain.nc",
+        "-o",
+        "grid.nc",
+    )
+    assert made.status == 0, made.err
+    grid = gp.grid("40km", ["2018-07-12", "2018-07-13"], terrain)
+    np.testing.assert_allclose(read_table("grid.nc")["elevation"], grid["elevation"], rtol=1e-12)
+    assert f"{grid.sizes['lat']} lat" in made.out
+
+    averaged = run(
+        *("aggregate", model_file, "grid.nc", "--by", "day", "--weights", "area", "--compare", "13,12"),
+        "-o",
+        "change.csv",
+    )
+    assert averaged.status == 0, averaged.err
+    change = gp.aggregate(grid, by="day", weights="area", compare=(13, 12))
+    np.testing.assert_allclose(read_table("change.csv")["sd"], change["sd"], rtol=1e-9)
+
+    assert run("point", model_file, "--at", "lat=47.6, lon=-122.3, elevation=50", "-o", "here.csv").status == 0
+    series = gp.point({"lat": 47.6, "lon": -122.3, "elevation": 50})
+    np.testing.assert_array_equal(read_table("here.csv")["mean"], series["mean"])
+    assert_refused(run("point", model_file, "--at", "47.6,-122.3", "-o", "here.csv"), "--at must be like lat=47.6")
+    assert_refused(run("forecast", model_file, "soon", "-o", "ahead.csv"), "the horizon must be like '1D'")
