@@ -138,6 +138,12 @@ class Options:
     learning_rows: LearningRows = _model(
         int | str, "Rows to learn parameters from: a count, auto, or all.", default="auto", words={"all": None}
     )
+    regions: int | str | None = _model(
+        int | str,
+        "Into how many regions a wide table is cut: a number, auto, or none.",
+        default="auto",
+        words={"none": None},
+    )
     place_offsets: bool = _model(bool, "Whether a place may have a level of its own.", default=True)
     progress: ProgressStyle = "auto"
 

@@ -28,6 +28,7 @@ from weft.estimator.scikit_learn import Scores, regressor_tags
 from weft.estimator.storage import KIND, Stored, from_plain_estimator, to_plain_estimator
 from weft.estimator.validation import cross_validate
 from weft.estimator.virtual_station import rows_at
+from weft.estimator.wide import regions_table
 from weft.inference.prediction import check_of
 from weft.likelihoods import RowExtras
 from weft.options import HeldOutBy, Of, Options
@@ -66,8 +67,10 @@ class SpaceTimeGP(Options):
     greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix or
     `weft.FourierFeatures` in the scaled coordinates. `learning_rows`: "auto" learns parameters from stretches of the
     series where all of it would take long, a number from about so many rows, None from all; predictions always use all
-    rows. `place_offsets` gives each place a level of its own where there are fewer pseudo-points than places and it makes
-    a difference.
+    rows. `regions`: "auto" lets regions of a wide table answer, each exactly and blended without seams, where the
+    pseudo-points of one model would leave more than 2 % of the variance unexplained (`regions_` lists them); a number asks
+    for so many, None for one model. `place_offsets` gives each place a level of its own where there are fewer
+    pseudo-points than places and it makes a difference.
     `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more component.
     `time_step` ("1D", "6h") puts times on a regular step; `time_format` ("%d/%m/%Y", as in `strptime`) says how text
     spells times where that is not plain. `noise_variance`, `exposure` and `trials` name columns; noise
@@ -344,6 +347,12 @@ class SpaceTimeGP(Options):
     def components(self) -> list[dict[str, Any]]:
         """What each component of the kernel was learned to be: deviation, length scales with units, kernels' names."""
         return self._learned().components()
+
+    @property
+    def regions_(self) -> Any:
+        """A pandas table of the regions that answer: the middle of each, its places and rows; empty where one model does."""
+        fitted = self._learned()
+        return regions_table(fitted.posterior, fitted.translation.scaling.inverse)
 
     @in_float64
     def summary(self) -> str:

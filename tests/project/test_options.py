@@ -36,6 +36,7 @@ WRITTEN = {
     "seed": (7, 7, 7),
     "max_iterations": (3, 3, 3),
     "learning_rows": ("all", None, "all"),
+    "regions": ("none", None, "none"),
     "place_offsets": (False, False, False),
 }
 

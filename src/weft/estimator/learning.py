@@ -18,8 +18,8 @@ from weft.estimator.columns import Measurements, Roles
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
 from weft.estimator.translation import Translation, learn_translation
+from weft.estimator.wide import answering
 from weft.inference.posterior import Posterior
-from weft.inference.single import condition
 from weft.inference.with_habits import find_habits, tell, with_habits
 from weft.likelihoods import Gaussian
 from weft.model import Model
@@ -124,9 +124,8 @@ def _with_habits(
     num_space: int,
 ) -> tuple[FitResult, Posterior]:
     """The posterior with the habits that places have, and the result of the climbs it took."""
-    how: dict[str, Any] = {"power": settings.power, "engine": settings.engine}
     names = ("level",) if settings.place_offsets else ()
-    field = condition(result.model, data, **how)
+    field = answering(settings, result.model, data, num_space)
     if result.outcome is Outcome.INTERRUPTED:
         return result, field
     habits = find_habits(names, field, data, num_space)
@@ -137,7 +136,7 @@ def _with_habits(
     second = fit(result.model, tell(habits, learned_from), frozen=frozen, progress=None, **again)
 
     def given(data: Observations) -> Posterior:
-        return condition(second.model, data, **how)
+        return answering(settings, second.model, data, num_space)
 
     posterior = with_habits(given, data, find_habits(names, given(tell(habits, data)), data, num_space))
     return _one_after_another(result, second), posterior

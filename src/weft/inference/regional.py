@@ -107,6 +107,11 @@ class RegionalPosterior(Posterior):
         return (self._data,) if self._with_rows else ()
 
     @property
+    def rows(self) -> Observations:
+        """The rows that regions are conditioned on, by whose numbers they are divided."""
+        return self._data
+
+    @property
     def log_evidence(self) -> float:
         """Each region's by its core's share of the rows it sees: to compare models of the same table by, and no more than that."""
         return sum(

@@ -68,6 +68,11 @@ class PosteriorWithHabits(Posterior):
         self._habits = habits
 
     @property
+    def field(self) -> Posterior:
+        """The posterior inside, which knows nothing of habits."""
+        return self._field
+
+    @property
     def model(self) -> Model:
         return self._field.model
 

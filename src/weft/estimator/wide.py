@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Who answers for a table: one exact model, one with pseudo-points, or regions where neither would do."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from weft.arrays import require_whole
+from weft.data.observations import Observations
+from weft.engines.dense import DenseEngine
+from weft.estimator.budget import PASS_WORK
+from weft.inference.division import Division
+from weft.inference.exact_work import exact_work
+from weft.inference.posterior import Posterior
+from weft.inference.prior import time_variances_at, unexplained_at_data
+from weft.inference.regional import RegionalPosterior, condition_regions
+from weft.inference.single import condition
+from weft.inference.with_habits import PosteriorWithHabits
+from weft.likelihoods import Gaussian
+from weft.model import Model
+from weft.options import Options
+
+__all__ = ["answering", "regions_table", "unexplained_share"]
+
+logger = logging.getLogger("weft")
+
+# Part of the field's variance that pseudo-points may leave unexplained at the places of the data before regions take over.
+MOST_UNEXPLAINED = 0.02
+# Places whose unexplained variance is looked at.
+PLACES_LOOKED_AT = 2000
+
+
+def answering(settings: Options, model: Model, data: Observations, num_space: int) -> Posterior:
+    """The posterior of `model` given `data`, by the setting `regions`.
+
+    A number asks for so many regions. "auto" keeps to one model where it is exact within the budget of a pass, or where its
+    pseudo-points leave next to nothing unexplained at the places of the data; else it is regions, each exact. None is one model always.
+    Regions are not for a model whose pseudo-points were asked for, nor where places have covariates, whose effects all places share.
+    """
+    check_regions(settings.regions)
+    how: dict[str, Any] = {"power": settings.power, "engine": settings.engine}
+    may_have_regions = isinstance(settings.pseudo_points, str) and data.places.shape[1] == num_space
+    exact = Model(model.kernel, model.likelihood, None, model.mean)
+    if settings.regions is None or not may_have_regions:
+        return condition(model, data, **how)
+    if not isinstance(settings.regions, str):
+        return condition_regions(exact, data, num_regions=int(settings.regions), engine=settings.engine)
+    if model.is_exact or _is_cheap(exact, data):
+        return condition(exact, data, **how)
+    share = unexplained_share(model, data)
+    if share <= MOST_UNEXPLAINED:
+        return condition(model, data, **how)
+    found = condition_regions(exact, data, engine=settings.engine)
+    logger.info(
+        "%d regions answer, each exactly: the pseudo-points that one model may have would leave %.0f %% of the variance unexplained",
+        found.num_regions,
+        100 * share,
+    )
+    return found
+
+
+def check_regions(setting: Any) -> None:
+    if setting is None or (isinstance(setting, str) and setting == "auto"):
+        return
+    if isinstance(setting, str):
+        raise ValueError(f"regions must be 'auto', a number, or None for one model; it is {setting!r}")
+    require_whole("regions", setting, 1)
+
+
+def _is_cheap(exact: Model, data: Observations) -> bool:
+    """Whether a pass with every place a pseudo-point keeps to the budget."""
+    work = exact_work(exact, len(data.places), data.grouping.layout)
+    by_matrix = work.by_matrix if data.num_rows <= DenseEngine().most_rows else np.inf
+    searches = 1 if isinstance(exact.likelihood, Gaussian) else 8
+    return searches * min(work.by_chain, by_matrix) <= PASS_WORK
+
+
+def unexplained_share(model: Model, data: Observations) -> float:
+    """Part of the prior variance that the model's basis leaves unexplained, on average over (some of) the places of the data."""
+    every = max(1, len(data.places) // PLACES_LOOKED_AT)
+    places = data.places[::every]
+    by_component = np.asarray(unexplained_at_data(model, places))
+    whole = np.stack([np.asarray(part.variance * part.space.variances(places)) for part in model.components], axis=1)
+    in_time = time_variances_at(model, data.times[:1])[0]
+    return float(np.sum(by_component * in_time) / np.sum(whole * in_time))
+
+
+def regions_table(posterior: Posterior, columns_of: Callable[[np.ndarray], Mapping[str, np.ndarray]]) -> Any:
+    """One line a region: where its core's middle is, in the columns people know, and how many rows and places it has."""
+    import pandas as pd
+
+    while isinstance(posterior, PosteriorWithHabits):
+        posterior = posterior.field
+    if not isinstance(posterior, RegionalPosterior):
+        return pd.DataFrame({"region": [], "places": [], "rows": [], "rows_around": [], "reach": []})
+    division: Division = posterior.division
+    data = posterior.rows
+    lines = []
+    for number, region in enumerate(division.regions):
+        own = region.rows[region.is_core]
+        places = data.row_places[own]
+        middle = places.mean(axis=0)[None, :] if len(own) else np.full((1, data.places.shape[1]), np.nan)
+        lines.append(
+            {
+                "region": number,
+                **{name: float(column[0]) for name, column in columns_of(middle).items()},
+                "places": len(np.unique(places, axis=0)),
+                "rows": len(own),
+                "rows_around": len(region.rows) - len(own),
+                "reach": division.reach[number],
+            }
+        )
+    return pd.DataFrame(lines)

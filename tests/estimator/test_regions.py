@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""Regions behind an estimator: asked for, chosen, listed, saved, updated."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+import weft
+from weft.inference.regional import RegionalPosterior
+
+ARGUMENTS = {"time": "time", "space": ("lon", "lat"), "target": "value", "max_iterations": 3, "progress": None}
+
+
+@pytest.fixture(scope="module")
+def table():
+    """Profiles on both sides of the antimeridian, none twice at a place, each at an hour of its own."""
+    rng = np.random.default_rng(1)
+    lon, lat = rng.uniform(165, 195, 260), rng.uniform(20, 45, 260)
+    hours = rng.permutation(20_000)[:260] / 10
+    warm = 20 - 0.3 * lat + np.sin(lon / 4) + 0.5 * np.cos(hours / 400) + 0.2 * rng.normal(size=260)
+    lon = np.where(lon > 180, lon - 360, lon)
+    return pd.DataFrame(
+        {"time": pd.Timestamp("2016-01-01") + pd.to_timedelta(hours, "h"), "lon": lon, "lat": lat, "value": warm}
+    )
+
+
+@pytest.fixture(scope="module")
+def cut_up(table):
+    return weft.SpaceTimeGP(**ARGUMENTS, regions=4).fit(table[:220])
+
+
+def test_regions_asked_for_answer_nearly_as_one_model_does(table, cut_up):
+    whole = weft.SpaceTimeGP(**ARGUMENTS, regions=None, pseudo_points=None, kernel=cut_up.model_.kernel).set_params(
+        likelihood=cut_up.model_.likelihood, max_iterations=0
+    )
+    one = whole.fit(table[:220]).predict(table[220:])
+    several = cut_up.predict(table[220:])
+    # Parameters after three iterations reach across the whole table, which no region sees.
+    assert np.sqrt(np.mean(((several["mean"] - one["mean"]) / one["sd"]) ** 2)) < 0.25
+    assert_allclose(several["sd"], one["sd"], rtol=0.1)
+
+
+def test_they_are_listed_in_columns_people_know(table, cut_up):
+    found = cut_up.regions_
+    assert len(found) == 4
+    assert found["rows"].sum() == 220
+    assert found["lat"].between(20, 45).all()
+    assert (found["lon"].abs() >= 164).all()
+
+
+def test_updates_and_files_keep_them(table, cut_up, tmp_path):
+    cut_up.save(tmp_path / "model.weft")
+    again = weft.load(tmp_path / "model.weft")
+    expected = cut_up.predict(table[220:])
+    assert_allclose(again.predict(table[220:])["mean"], expected["mean"], rtol=1e-9)
+    again.update(table[220:240])
+    assert again.regions_["rows"].sum() == 240
+    closer = again.predict(table[220:240])
+    assert (closer["sd"] < expected["sd"][:20]).all()
+
+
+def test_one_model_is_enough_for_a_small_table(table):
+    gp = weft.SpaceTimeGP(**ARGUMENTS).fit(table[:60])
+    assert not isinstance(gp.posterior_, RegionalPosterior)
+    assert len(gp.regions_) == 0
+
+
+def test_what_regions_may_be(table):
+    with pytest.raises(ValueError, match="regions must be 'auto', a number, or None"):
+        weft.SpaceTimeGP(**ARGUMENTS, regions="many").fit(table[:60])
