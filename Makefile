@@ -8,12 +8,13 @@ LOWEST := .venv-lowest
 CORE := tests/test_model.py tests/data/test_files.py tests/inference/test_storage.py tests/test_scores.py \
 	tests/estimator/test_against_dense.py tests/cli/test_verbs.py tests/report/test_page.py
 
-.PHONY: help demo test check format lint types imports tests lowest bench clean
+.PHONY: help demo test check format lint types imports tests lowest fuzz bench clean
 
 help:
 	@echo "make demo    fit real data and show what comes out"
 	@echo "make test    everything CI runs: format, lint, types, imports, tests"
 	@echo "make lowest  a core of the tests with the lowest versions that pyproject.toml allows"
+	@echo "make fuzz    hostile input for some minutes, other cases by SEED=1, 2, ..."
 	@echo "make bench   timings of the engines on this machine"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make clean   remove the environment and caches"
@@ -57,6 +58,11 @@ $(LOWEST)/.installed: pyproject.toml
 	$(LOWEST)/bin/python .ci/lowest_versions.py > $(LOWEST)/lowest.txt
 	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/lowest.txt --editable . --group core
 	@touch $@
+
+SEED ?= 1
+fuzz: $(INSTALLED)
+	WEFT_FUZZ=20 WEFT_FUZZ_SEED=$(SEED) WEFT_FUZZ_RESULTS=benchmarks/results/fuzz-$(SEED).json WEFT_TESTS_CHECK_SHAPES=no \
+	$(BIN)/pytest tests/trust/test_fuzz.py --hypothesis-seed=$(SEED)
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/engine.py
