@@ -208,7 +208,7 @@ def test_what_killed_processes_left_was_never_removed(tmp_path: pathlib.Path) ->
     (tmp_path / ".t.csv.of-mine.part").write_text("not weft's")
     others = temporary_name(tmp_path / "u.csv")
     others.write_text("of another file")
-    mine = temporary_name(target)
+    mine = temporary_name(target)  # in use
     mine.write_text("of a process that lives")
     with whole_file(target) as part:
         part.write_text("whole")

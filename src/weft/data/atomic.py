@@ -11,7 +11,7 @@ import pathlib
 import shutil
 from collections.abc import Iterator
 
-from weft.data.leftovers import clear_leftovers, temporary_name
+from weft.data.leftovers import clear_leftovers, release, temporary_name
 from weft.data.renaming import exchange
 from weft.data.special import refuse_special
 
@@ -42,6 +42,7 @@ def check_output(path: str | os.PathLike[str], *, is_folder: bool = False) -> pa
         clear_leftovers(target)
         os.close(os.open(probe, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         os.unlink(probe)
+    release(probe)
     return target
 
 
@@ -58,6 +59,7 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
             _flush(target.parent)
     finally:
         part.unlink(missing_ok=True)
+        release(part)
 
 
 @contextlib.contextmanager
@@ -90,6 +92,8 @@ def whole_folder(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
         shutil.rmtree(part, ignore_errors=True)
         if target.exists():
             shutil.rmtree(aside, ignore_errors=True)
+        release(part)
+        release(aside)
 
 
 def _flush(path: pathlib.Path) -> None:
