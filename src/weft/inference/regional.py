@@ -6,7 +6,6 @@ calibrated. Joint draws have no seams: one draw of the prior for all regions, by
 corrected in each region by what it misses at the rows, and only the corrections are averaged.
 """
 
-import concurrent.futures
 import functools
 import logging
 from collections.abc import Callable
@@ -19,7 +18,8 @@ from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
 from weft.data.observations import Observations, take_rows
 from weft.engines.base import Engine
 from weft.engines.choose import engine_name
-from weft.engines.cpu.threads import num_processors, single_blas_thread
+from weft.engines.cpu.threads import num_processors
+from weft.inference.at_once import at_once
 from weft.inference.cuts import Shares
 from weft.inference.division import Division, Region, divide
 from weft.inference.exact_work import exact_work
@@ -238,7 +238,7 @@ class RegionalPosterior(Posterior):
         def one(number: int) -> np.ndarray:
             return question(int(cells[number]), shares.point[groups[number]])
 
-        answers = _at_once(one, len(cells))
+        answers = at_once(one, len(cells))
         whole = np.empty((len(order), *answers[0].shape[1:])) if answers else np.empty((0, 2))
         for group, answer in zip(groups, answers, strict=True):
             whole[group] = answer
@@ -383,13 +383,3 @@ def _average(
     blended = np.bincount(shares.point, weights=shares.weight * mean, minlength=num_points)
     spread = np.bincount(shares.point, weights=shares.weight * deviation, minlength=num_points)
     return Marginals(blended, spread**2)
-
-
-def _at_once(function: Callable[[int], Any], count: int) -> list[Any]:
-    """`function` of each number, in order, on all processors; the first alone, for it compiles for all."""
-    if count == 0:
-        return []
-    with single_blas_thread():
-        first = function(0)
-        with concurrent.futures.ThreadPoolExecutor(num_processors()) as pool:
-            return [first, *pool.map(function, range(1, count))]

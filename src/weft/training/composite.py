@@ -5,8 +5,7 @@ Blocks are padded to one shape, so that one compilation serves all of them, and 
 their order, so that it does not depend on how many there are.
 """
 
-import concurrent.futures
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -20,7 +19,7 @@ from weft.data.layout import Layout
 from weft.data.observations import Observations
 from weft.engines.base import Engine
 from weft.engines.choose import choose_engine
-from weft.engines.cpu.threads import num_processors, single_blas_thread
+from weft.inference.at_once import at_once
 from weft.inference.evidence import log_evidence
 from weft.inference.exact_work import ExactWork, exact_work
 from weft.inference.prior import TimeGrid, prior_at, signal_variances, time_grid
@@ -142,21 +141,6 @@ def engine_for_blocks(model: Model, blocks: Sequence[Observations], engine: str 
         works = [exact_work(model, len(block.places), block.grouping.layout) for block in blocks]
         return ExactWork(*np.sum(works, axis=0)).engine
     return choose_engine(engine, shape_of(model, blocks[0]))
-
-
-def at_once(function: Callable[[int], Any], count: int, workers: int | None = None) -> list[Any]:
-    """`function` of each number, in order, on as many threads; the first runs alone, for it compiles for all."""
-    workers = num_processors() if workers is None else workers
-
-    def ready(number: int) -> Any:
-        return jax.block_until_ready(function(number))
-
-    with single_blas_thread():
-        first = ready(0)
-        if workers == 1 or count == 1:
-            return [first, *(ready(number) for number in range(1, count))]
-        with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            return [first, *pool.map(ready, range(1, count))]
 
 
 @eqx.filter_jit
