@@ -16,6 +16,7 @@ from weft.data.tables import AnyTable, GridTable, Table
 from weft.data.transforms import check_levels
 from weft.estimator.aggregating import Asked, aggregate, as_grouped
 from weft.estimator.answers import answer_columns, as_answer, stack_draws
+from weft.estimator.auditing import audit, learned_from_gross, without_gross
 from weft.estimator.columns import Roles, read_measurements, roles_among
 from weft.estimator.evaluation import MODEL, summaries_of
 from weft.estimator.filling import fill
@@ -26,6 +27,7 @@ from weft.estimator.learning import learn, options_among
 from weft.estimator.precision import in_float64
 from weft.estimator.scikit_learn import Scores, regressor_tags
 from weft.estimator.storage import KIND, Stored, from_plain_estimator, to_plain_estimator
+from weft.estimator.suggesting import suggest
 from weft.estimator.validation import cross_validate
 from weft.estimator.virtual_station import rows_at
 from weft.estimator.wide import regions_table
@@ -38,6 +40,8 @@ from weft.training.progress import Iteration
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
+
+    from weft.plots import Plots
 
 __all__ = ["SpaceTimeGP"]
 
@@ -271,6 +275,40 @@ class SpaceTimeGP(Options):
         return aggregate(fitted, as_grouped(fitted, table, asked), asked, compare)
 
     @in_float64
+    def audit(self, table: Given[AnyTable], *, rate: float = 0.01) -> "pd.DataFrame":
+        """Rows that disagree with their neighbours, most suspicious first: a pandas frame with the table's own index.
+
+        `value`, `expected` and `sd` without the row (or without its station, where that says more), the `probability` of a value
+        so far off where nothing is wrong, the likely `cause`, and `row`, its number. Causes: a code for a missing value, a sign, a
+        unit or a decimal point, a stuck sensor, a copied station, shifted dates, swapped coordinates. Rows not listed are not
+        suspicious; about a share `rate` of those listed will be right after all. Nothing is changed.
+
+        A model that has learned from values far from all others (a thousand times -9999) is no judge: the table without such values
+        is then fitted again first, for the audit alone.
+        """
+        fitted = self._learned()
+        asked = fitted.roles.table(table, with_target=True)
+        num_gross = learned_from_gross(fitted)
+        if num_gross:
+            logger.info(
+                "the model learned from %d values far from all others; fitting again without, to audit", num_gross
+            )
+            rows = without_gross(read_measurements(asked, fitted.roles, with_target=True))
+            options = options_among(self.get_params())
+            fitted = learn(options, fitted.roles, rows, progress=self.progress).fitted
+        return audit(fitted, asked, rate)
+
+    @in_float64
+    def suggest(self, at: Given[AnyTable], num: int = 1, *, time: Any = None) -> "pd.DataFrame":
+        """Where one more station would tell most: the places of a table or grid whose measuring lowers the mean variance most.
+
+        `num` of them, one after another, each knowing of those before, with the mean variance of the field over the places of `at`
+        before and after. It is that at one `time`, the last seen unless given.
+        """
+        require_whole("num", num, 1)
+        return suggest(self._learned(), at, num, time)
+
+    @in_float64
     def update(self, table: Given[AnyTable]) -> "SpaceTimeGP":
         """Take in more rows without learning again: scales and parameters stay, answers use all rows from here on."""
         fitted = self._learned()
@@ -386,6 +424,14 @@ class SpaceTimeGP(Options):
 
         self._learned()
         write_report(self, path, **options)
+
+    @property
+    def plot(self) -> "Plots":
+        """Pictures by matplotlib: `gp.plot.map(time)`, `.series(station)`, `.components()`, `.calibration(table)`."""
+        from weft.plots import Plots
+
+        self._learned()
+        return Plots(self)
 
     def __repr__(self) -> str:
         changed = [

@@ -11,7 +11,7 @@ from weft import extras
 
 VERBS = (
     *("demo", "init", "check", "run", "fit", "predict", "sample", "update", "info", "report"),
-    *("fill", "forecast", "grid", "aggregate", "point"),
+    *("fill", "forecast", "grid", "aggregate", "point", "plot", "audit", "suggest"),
     *("score", "evaluate", "compare", "doctor", "reproduce"),
 )
 HEAVY = ("jax", "numpy", "pandas", "scipy", "numba", "equinox", "xarray", "pyarrow", "matplotlib", "narwhals", "pyproj")

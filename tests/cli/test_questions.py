@@ -62,5 +62,12 @@ def test_forecast_grid_aggregate_and_point(run: Run, model_file: pathlib.Path, s
     assert run("point", model_file, "--at", "lat=47.6, lon=-122.3, elevation=50", "-o", "here.csv").status == 0
     series = gp.point({"lat": 47.6, "lon": -122.3, "elevation": 50})
     np.testing.assert_array_equal(read_table("here.csv")["mean"], series["mean"])
+    found = run("audit", model_file, small_table, "-o", "suspicious.csv", "--json").json
+    assert sum(found["causes"].values()) == len(gp.audit(read_table(small_table)))
+    assert run("suggest", model_file, "grid.nc", "--num", "2", "-o", "places.csv").status == 0
+    np.testing.assert_allclose(read_table("places.csv")["lat"], gp.suggest(grid, 2)["lat"], rtol=1e-9)
+    assert run("plot", model_file, "series", "--station", "1", "-o", "series.png").status == 0
+    assert pathlib.Path("series.png").read_bytes().startswith(b"\x89PNG")
+    assert_refused(run("plot", model_file, "map", "-o", "map.doc"), "a picture's name must end in .png, .svg, .pdf")
     assert_refused(run("point", model_file, "--at", "47.6,-122.3", "-o", "here.csv"), "--at must be like lat=47.6")
     assert_refused(run("forecast", model_file, "soon", "-o", "ahead.csv"), "the horizon must be like '1D'")

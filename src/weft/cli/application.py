@@ -18,6 +18,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from weft import __version__
 from weft.cli.aggregate import aggregate
+from weft.cli.audit import audit
 from weft.cli.check import check
 from weft.cli.compare import compare
 from weft.cli.demo import demo
@@ -30,6 +31,7 @@ from weft.cli.grid import grid
 from weft.cli.info import info
 from weft.cli.init import init
 from weft.cli.options import INTERRUPTED
+from weft.cli.plot import plot
 from weft.cli.point import point
 from weft.cli.predict import predict
 from weft.cli.report import report
@@ -37,6 +39,7 @@ from weft.cli.reproduce import reproduce
 from weft.cli.run import run
 from weft.cli.sample import sample
 from weft.cli.score import score
+from weft.cli.suggest import suggest
 from weft.cli.update import update
 
 __all__ = ["INTERRUPTED", "SUCCESS", "UNEXPECTED", "WRONG_INPUT", "app", "main"]
@@ -59,7 +62,7 @@ app = App(
 _VERBS = {
     "Start here": (demo, init, check, run),
     "Step by step": (fit, predict, sample, update, info, report),
-    "Questions": (fill, forecast, grid, aggregate, point),
+    "Questions": (fill, forecast, grid, aggregate, point, plot, audit, suggest),
     "Judging": (score, evaluate, compare),
     "Other": (doctor, reproduce),
 }

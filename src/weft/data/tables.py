@@ -260,7 +260,7 @@ def frame_of_kind(frame: "pd.DataFrame", kind: str) -> Any:
     import pyarrow as pa
 
     arrow = pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata(None)
-    return arrow if kind == "pyarrow" else nw.DataFrame.from_arrow(arrow, backend=kind).to_native()
+    return arrow if kind == "pyarrow" else nw.DataFrame.from_arrow(arrow, backend="polars").to_native()
 
 
 def numbers(column: "pd.Series", name: str) -> Float[np.ndarray, " row"]:

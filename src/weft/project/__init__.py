@@ -6,6 +6,7 @@ What the command line can do is done by these calls, so that Python does the sam
 
 from weft.project.answers import (
     aggregate_file,
+    audit_file,
     fill_file,
     forecast_file,
     grid_file,
@@ -14,11 +15,13 @@ from weft.project.answers import (
     report_file,
     sample_file,
     score_file,
+    suggest_file,
     update_file,
 )
 from weft.project.cost import Cost, cost_of
 from weft.project.evaluation import Evaluation, compare_files, comparison_text, evaluate, evaluate_file
 from weft.project.fitting import fit, fit_file, fitted_record, was_interrupted
+from weft.project.pictures import plot_file
 from weft.project.prepared import Prepared, prepare
 from weft.project.runs import Run, run
 from weft.project.settings import Settings, read_settings
@@ -34,6 +37,7 @@ __all__ = [
     "Settings",
     "Survey",
     "aggregate_file",
+    "audit_file",
     "compare_files",
     "comparison_text",
     "cost_of",
@@ -45,6 +49,7 @@ __all__ = [
     "fitted_record",
     "forecast_file",
     "grid_file",
+    "plot_file",
     "point_file",
     "predict_file",
     "prepare",
@@ -55,6 +60,7 @@ __all__ = [
     "score_file",
     "score_table",
     "start",
+    "suggest_file",
     "survey",
     "survey_file",
     "update_file",

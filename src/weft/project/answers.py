@@ -16,6 +16,7 @@ from weft.report.build import check_threshold
 __all__ = [
     "Update",
     "aggregate_file",
+    "audit_file",
     "fill_file",
     "forecast_file",
     "grid_file",
@@ -24,6 +25,7 @@ __all__ = [
     "report_file",
     "sample_file",
     "score_file",
+    "suggest_file",
     "update_file",
 ]
 
@@ -83,7 +85,7 @@ def grid_file(
     check_outputs({"model": model, "terrain": terrain}, tables={"grid": output})
     gp = load_estimator(model)
     heights = None if terrain is None else read_table(terrain)
-    chosen = times
+    chosen: Sequence[Any] | None = times
     if chosen is not None and gp.translation_.clock.kind == "number":
         chosen = [float(time) for time in chosen]
     grid = gp.grid(step, chosen, heights, land_only=land_only)
@@ -103,11 +105,30 @@ def aggregate_file(
 
 
 def point_file(
-    model: pathlib.Path, place: Mapping[str, str], output: pathlib.Path, *, quantiles: Sequence[float], of: Of
+    model: pathlib.Path, place: Mapping[str, Any], output: pathlib.Path, *, quantiles: Sequence[float], of: Of
 ) -> None:
     """The series at one place, as long as what the model has seen."""
     check_outputs({"model": model}, tables={"series": output})
     write_table(load_estimator(model).point(place, quantiles=quantiles, of=of), output)
+
+
+def audit_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, rate: float) -> dict[str, int]:
+    """The suspicious rows of a table; how many there are of each cause."""
+    check_outputs({"model": model, "table": table}, tables={"suspicious rows": output})
+    gp = load_estimator(model)
+    found = gp.audit(read_table(table), rate=rate)
+    write_table(found.reset_index(drop=True), output)
+    return {str(cause): int(count) for cause, count in found["cause"].value_counts().items()}
+
+
+def suggest_file(
+    model: pathlib.Path, candidates: pathlib.Path, output: pathlib.Path, *, num: int, time: str | None
+) -> None:
+    """Places for new stations, among those of a table or a grid."""
+    check_outputs({"model": model, "candidates": candidates}, tables={"places": output})
+    gp = load_estimator(model)
+    when: Any = float(time) if time is not None and gp.translation_.clock.kind == "number" else time
+    write_table(gp.suggest(read_table(candidates), num, time=when), output)
 
 
 class Update(NamedTuple):

@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: MIT
+"""Pictures of a fitted model by matplotlib: `gp.plot.map(time)`, `.series(station)`, `.components()`, `.calibration()`.
+
+Each takes `ax=` to draw into, makes a figure otherwise, and gives the Axes back.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+from jaxtyping import Float
+from scipy import special
+
+from weft.data.clock import Clock
+from weft.estimator.gridding import map_columns, read_times
+from weft.estimator.precision import in_float64
+from weft.likelihoods import Gaussian
+from weft.report.coast import lines_in_box
+from weft.report.nearby import from_neighbours
+from weft.report.rows import SeenRows, kept_rows, rows_of_table, time_labels
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+    from weft.space_time_gp import SpaceTimeGP
+
+__all__ = ["PICTURES", "Plots"]
+
+PICTURES = ("map", "series", "components", "calibration")
+# Points of a map for which no step is given.
+_MAP_POINTS = 3600
+_BAND = (0.05, 0.95)
+_COVERAGES = np.linspace(0.05, 0.95, 19)
+
+
+@final
+class Plots:
+    """Pictures of one estimator."""
+
+    def __init__(self, gp: "SpaceTimeGP"):
+        self._gp = gp
+
+    @in_float64
+    def map(
+        self,
+        time: Any = None,
+        *,
+        what: str = "mean",
+        step: Any = None,
+        terrain: Any = None,
+        ax: "Axes | None" = None,
+    ) -> "Axes":
+        """The field at one time (the last, unless given), with coast lines, borders, stations and what they measured.
+
+        `what` is "mean" or "sd"; `step` and `terrain` are those of `gp.grid`. Without a terrain, columns such as an elevation
+        are interpolated between stations.
+        """
+        if what not in ("mean", "sd"):
+            raise ValueError(f"what must be 'mean' or 'sd'; it is {what!r}")
+        gp, ax = self._gp, _axes(ax)
+        fitted = gp.fitted_
+        if len(fitted.roles.space) < 2:
+            raise ValueError(f"a map needs two columns of space; the model has {fitted.roles.space[0]!r} alone")
+        rows = kept_rows(gp)
+        clock = fitted.translation.clock
+        when = fitted.posterior.times[-1:] if time is None else read_times(clock, time, fitted.roles.time)[:1]
+        chosen = _map_step(rows, map_columns(fitted)) if step is None else step
+        heights = _between_stations(gp, rows) if terrain is None else terrain
+        grid = gp.grid(chosen, clock.restore(when), heights)
+        across, up = map_columns(fitted)
+        values = gp.predict(grid, quantiles=(), of="field")[what].squeeze(fitted.roles.time).transpose(up, across)
+        mesh = ax.pcolormesh(
+            grid[across],
+            grid[up],
+            values,
+            shading="nearest",
+            cmap="viridis" if what == "mean" else "magma",
+            rasterized=True,
+        )
+        _draw_stations(ax, rows, (across, up), float(when[0]), mesh if what == "mean" else None)
+        geography = fitted.translation.scaling.geography
+        if geography is not None and geography.method != "plane":
+            _draw_lines(ax)
+            middle = np.radians(np.clip(np.mean(ax.get_ylim()), -80.0, 80.0))
+            ax.set_aspect(1 / np.cos(middle))
+            _draw_scale(ax, 111.195 * float(np.cos(middle)))
+        else:
+            ax.set_aspect("equal")
+            if geography is not None:
+                _draw_scale(ax, 1e-3)
+        label = _with_units(fitted.roles.target, gp.units)
+        ax.figure.colorbar(mesh, ax=ax, shrink=0.8, label=label if what == "mean" else f"deviation of {label}")
+        ax.set(xlabel=across, ylabel=up, title=time_labels(clock, when)[0])
+        return ax
+
+    @in_float64
+    def series(
+        self, station: int | str | Mapping[str, float] = 0, *, table: Any = None, ax: "Axes | None" = None
+    ) -> "Axes":
+        """What was measured at a station, and what the model says would be: mean and 90 % band.
+
+        `station` is a number in the order of the model's places, or a place by its columns; a name where `table` gives the
+        stations theirs.
+        """
+        gp, ax = self._gp, _axes(ax)
+        rows = kept_rows(gp) if table is None else rows_of_table(gp, table)
+        clock = gp.fitted_.translation.clock
+        if isinstance(station, Mapping):
+            place, own, name = dict(station), None, ", ".join(f"{key} {value:g}" for key, value in station.items())
+        else:
+            own = _station_number(rows, station)
+            place, name = {key: float(column[own]) for key, column in rows.places.items()}, rows.names[own]
+            place |= _covariates_of(gp, rows, own)
+        answer = gp.point(place, quantiles=_BAND)
+        times = _drawn_times(clock, gp.fitted_.posterior.times)
+        ax.fill_between(times, answer["q0.05"], answer["q0.95"], alpha=0.25, linewidth=0, label="90 % of measurements")
+        ax.plot(times, answer["mean"], label="expected")
+        if own is not None:
+            seen = rows.present[rows.place[rows.present] == own]
+            ax.plot(_drawn_times(clock, rows.times[seen]), rows.values[seen], "k.", markersize=4, label="measured")
+        ax.set(ylabel=_with_units(gp.fitted_.roles.target, gp.units), title=name)
+        _finish_times(ax, clock)
+        ax.legend(frameon=False)
+        return ax
+
+    @in_float64
+    def components(self, station: int = 0, *, ax: "Axes | None" = None) -> "Axes":
+        """What each component says through time at one station, each about its own zero, on the scale of the model."""
+        gp, ax = self._gp, _axes(ax)
+        fitted, clock = gp.fitted_, gp.fitted_.translation.clock
+        rows = kept_rows(gp)
+        number = _station_number(rows, station)
+        times, places = fitted.posterior.times, fitted.seen_places()
+        place = places[
+            _place_like(fitted.translation.scaling.inverse(places[:, : fitted.translation.num_space]), rows, number)
+        ]
+        parts = fitted.posterior.components(times, np.tile(place, (len(times), 1)))
+        names = [*fitted.all_names, *(f"part {k}" for k in range(len(fitted.all_names), len(parts)))]
+        drawn = _drawn_times(clock, times)
+        scale = fitted.translation.target.scale
+        for name, part in zip(names, parts, strict=False):
+            middle, sd = part.mean * scale, np.sqrt(np.maximum(part.variance, 0.0)) * scale
+            (line,) = ax.plot(drawn, middle, label=name)
+            ax.fill_between(drawn, middle - sd, middle + sd, color=line.get_color(), alpha=0.15, linewidth=0)
+        transform = fitted.translation.target.transform.name
+        scaled = fitted.roles.target if transform == "identity" else f"{transform} of {fitted.roles.target}"
+        ax.axhline(0.0, color="0.6", linewidth=0.8, zorder=0)
+        ax.set(ylabel=_with_units(scaled, gp.units if transform == "identity" else None), title=rows.names[number])
+        _finish_times(ax, clock)
+        ax.legend(frameon=False)
+        return ax
+
+    @in_float64
+    def calibration(self, table: Any = None, *, ax: "Axes | None" = None) -> "Axes":
+        """How many values lie in central intervals, against how many should: the diagonal is right, below it too sure.
+
+        Of the rows of a `table` that the model has not seen; without one, of the rows seen, each as it was forecast from earlier
+        times alone.
+        """
+        gp, ax = self._gp, _axes(ax)
+        if table is not None:
+            scored = gp.score_rows(table)
+            pit, words = scored.loc[scored["model"] == "weft", "pit"].to_numpy(), "rows given"
+        elif isinstance(gp.fitted_.model.likelihood, Gaussian):
+            ahead = gp.fitted_.posterior.one_step_ahead()
+            pit, words = special.ndtr(ahead.residual / np.sqrt(ahead.variance)), "forecasts one time ahead"
+        else:
+            raise ValueError("of a likelihood that is not Gaussian, calibration needs rows not seen; give table=")
+        from_middle = 2 * np.abs(pit - 0.5)
+        found = np.mean(from_middle[:, None] <= _COVERAGES, axis=0)
+        ax.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
+        ax.plot(_COVERAGES, found, marker="o", markersize=4)
+        ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="intervals that should hold this share")
+        ax.set(ylabel="share of values they hold", title=f"{len(pit):,} {words}")
+        return ax
+
+
+def _axes(ax: "Axes | None") -> "Axes":
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
+
+def _with_units(name: str, units: str | None) -> str:
+    return name if units is None else f"{name} ({units})"
+
+
+def _map_step(rows: SeenRows, columns: tuple[str, ...]) -> float:
+    extents = [max(float(np.ptp(rows.places[name])), 1e-9) for name in columns]
+    return float(f"{np.sqrt(np.prod(extents) / _MAP_POINTS):.2g}")
+
+
+def _between_stations(gp: "SpaceTimeGP", rows: SeenRows) -> "xr.Dataset | None":
+    """The columns that the map has no coordinate for, interpolated between stations; covariates as they are on average."""
+    import xarray as xr
+
+    fitted = gp.fitted_
+    across, up = map_columns(fitted)
+    others = [name for name in fitted.roles.space if name not in (across, up)]
+    if not others and not fitted.roles.covariates:
+        return None
+    at = np.stack([rows.places[across], rows.places[up]], axis=1)
+    # Wide enough for a grid that ends a step beyond the stations.
+    margin = np.maximum(np.ptp(at, axis=0), 1e-6)
+    x, y = (np.linspace(at[:, k].min() - margin[k], at[:, k].max() + margin[k], 120) for k in (0, 1))
+    points = np.stack([np.tile(x, len(y)), np.repeat(y, len(x))], axis=1)
+    shape = (len(y), len(x))
+    values = {name: ((up, across), from_neighbours(at, rows.places[name], points).reshape(shape)) for name in others}
+    for name in fitted.roles.covariates:
+        values[name] = ((up, across), np.full(shape, float(np.mean(rows.varying[name]))))
+    return xr.Dataset(values, coords={up: y, across: x})
+
+
+def _draw_stations(ax: "Axes", rows: SeenRows, columns: tuple[str, str], time: float, mesh: Any) -> None:
+    """Small circles in the map's own colours where something was measured at that time, dots where nothing was."""
+    across, up = columns
+    now = rows.present[rows.times[rows.present] == time]
+    quiet = np.setdiff1d(np.arange(rows.num_places), rows.place[now])
+    ax.plot(rows.places[across][quiet], rows.places[up][quiet], "k.", markersize=2, alpha=0.5)
+    x, y = rows.places[across][rows.place[now]], rows.places[up][rows.place[now]]
+    if mesh is None:
+        ax.plot(x, y, "wo", markersize=4, markeredgecolor="k", markeredgewidth=0.6)
+    elif len(now):
+        low, high = mesh.get_clim()
+        mesh.set_clim(min(low, rows.values[now].min()), max(high, rows.values[now].max()))
+        ax.scatter(x, y, c=rows.values[now], cmap=mesh.cmap, norm=mesh.norm, s=28, edgecolors="w", linewidths=0.8)
+
+
+def _draw_lines(ax: "Axes") -> None:
+    (west, east), (south, north) = ax.get_xlim(), ax.get_ylim()
+    for kind, colour, width, dashes in (("coast", "k", 0.9, "-"), ("borders", "0.3", 0.7, "--")):
+        for line in lines_in_box(kind, (west, south, east, north)):
+            points: Float[np.ndarray, "point 2"] = np.asarray(line).reshape(-1, 2)
+            ax.plot(points[:, 0], points[:, 1], linestyle=dashes, color=colour, linewidth=width)
+    ax.set_xlim(west, east)
+    ax.set_ylim(south, north)
+
+
+def _draw_scale(ax: "Axes", km_per_unit: float) -> None:
+    """A bar of a round number of kilometres, about a fifth of the map, in its lower left corner."""
+    (west, east), (south, north) = ax.get_xlim(), ax.get_ylim()
+    wanted = 0.2 * (east - west) * km_per_unit
+    power = 10.0 ** np.floor(np.log10(wanted))
+    length = power * max(each for each in (1, 2, 5) if each * power <= wanted * (1 + 1e-9))
+    x, y = west + 0.04 * (east - west), south + 0.05 * (north - south)
+    for colour, width in (("w", 5.0), ("k", 2.0)):
+        ax.plot([x, x + length / km_per_unit], [y, y], color=colour, linewidth=width, solid_capstyle="butt")
+    ax.text(
+        *(x + length / km_per_unit / 2, y + 0.015 * (north - south), f"{length:g} km"),
+        ha="center",
+        va="bottom",
+        fontsize="small",
+        bbox={"facecolor": "w", "alpha": 0.7, "edgecolor": "none", "pad": 1},
+    )
+
+
+def _station_number(rows: SeenRows, station: int | str) -> int:
+    if isinstance(station, str):
+        if not rows.has_names:
+            raise ValueError(
+                f"the model does not know stations by name; give table= with a column of names for {station!r}"
+            )
+        if station not in rows.names:
+            raise ValueError(f"there is no station {station!r}; there are {', '.join(rows.names[:8])}, ...")
+        return rows.names.index(station)
+    if not 0 <= station < rows.num_places:
+        raise ValueError(f"stations are numbered from 0 to {rows.num_places - 1}; there is no {station}")
+    return int(station)
+
+
+def _covariates_of(gp: "SpaceTimeGP", rows: SeenRows, place: int) -> dict[str, float]:
+    """Covariates at a place, as they are there on average."""
+    own = rows.place == place
+    return {name: float(np.mean(rows.varying[name][own])) for name in gp.fitted_.roles.covariates}
+
+
+def _place_like(known: Mapping[str, np.ndarray], rows: SeenRows, number: int) -> int:
+    """Which of the places the posterior knows is that of a station: the nearest, for digits may differ."""
+    apart = [((column - rows.places[name][number]) / (np.std(column) or 1.0)) ** 2 for name, column in known.items()]
+    return int(np.argmin(np.sum(apart, axis=0)))
+
+
+def _drawn_times(clock: Clock, times: Float[np.ndarray, " time"]) -> Any:
+    """Times for an axis: datetimes, without their zone, or numbers."""
+    column = clock.datetimes(clock.restore(times))
+    if clock.kind == "number":
+        return column.to_numpy()
+    return (column if column.dt.tz is None else column.dt.tz_localize(None)).to_numpy()
+
+
+def _finish_times(ax: "Axes", clock: Clock) -> None:
+    if clock.kind == "number":
+        ax.set_xlabel("time")
+        return
+    import matplotlib.dates
+
+    locator = matplotlib.dates.AutoDateLocator()
+    ax.xaxis.set_major_locator(locator)
+    ax.xaxis.set_major_formatter(matplotlib.dates.ConciseDateFormatter(locator))

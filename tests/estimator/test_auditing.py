@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+"""Planted faults are found, told apart, and hardly anything else is."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import weft
+from tests.estimator.planted import weather, with_faults
+from weft.estimator.suspicions import Series, copied, misplaced, stuck
+
+WORDS = {
+    "code": "code for a missing value",
+    "sign": "sign",
+    "decimal": "decimal point: 10 times too large",
+    "unit": "unit: degrees Fahrenheit for Celsius",
+    "stuck": "stuck sensor",
+    "copied": "copied from another station",
+    "shifted": "dates shifted: 3 too late",
+    "coordinates": "latitude and longitude swapped",
+}
+
+
+@pytest.fixture(scope="module")
+def gp() -> weft.SpaceTimeGP:
+    options = {"max_iterations": 8, "progress": None}
+    return weft.SpaceTimeGP(time="time", space=("lon", "lat"), target="value", **options).fit(weather())
+
+
+@pytest.fixture(scope="module")
+def audited(gp: weft.SpaceTimeGP) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarray]:
+    wrong, fault = with_faults(weather())
+    before = wrong.copy()
+    found = gp.audit(wrong)
+    pd.testing.assert_frame_equal(wrong, before)
+    return found, wrong, fault
+
+
+def test_nine_in_ten_are_found_and_right(audited: tuple[pd.DataFrame, pd.DataFrame, np.ndarray]) -> None:
+    found, wrong, fault = audited
+    assert list(found.columns) == ["value", "expected", "sd", "probability", "cause", "row"]
+    assert found.index.equals(wrong.index.take(found["row"]))
+    assert found["probability"].is_monotonic_increasing
+    np.testing.assert_array_equal(found["value"], wrong["value"].to_numpy()[found["row"]])
+    is_wrong = fault != ""
+    assert is_wrong[found["row"]].mean() >= 0.9
+    cause = np.full(len(wrong), "", dtype=object)
+    cause[found["row"]] = found["cause"]
+    for kind, words in WORDS.items():
+        of_kind = fault == kind
+        assert np.mean(cause[of_kind] != "") >= 0.9, kind
+        assert np.mean(cause[of_kind] == words) >= 0.9, kind
+        # The first of a stuck run was measured, and belongs to it.
+        assert np.mean(of_kind[cause == words]) >= 0.9, kind
+
+
+def test_what_is_expected_is_near_the_truth(audited: tuple[pd.DataFrame, pd.DataFrame, np.ndarray]) -> None:
+    found, _, fault = audited
+    single = found[np.isin(fault[found["row"]], ["sign", "decimal"])]
+    truth = weather()["value"].to_numpy()[single["row"]]
+    assert np.all(np.abs(single["expected"] - truth) < 5 * single["sd"])
+    assert np.all(np.abs(single["value"] - single["expected"]) > 5 * single["sd"])
+
+
+def test_a_sound_table_stays_out_of_it(gp: weft.SpaceTimeGP) -> None:
+    assert len(gp.audit(weather())) <= 0.005 * len(weather())
+
+
+def series_of(values: np.ndarray) -> Series:
+    """A table of times by places."""
+    num_times, num_places = values.shape
+    place, times = np.tile(np.arange(num_places), num_times), np.repeat(np.arange(float(num_times)), num_places)
+    return Series.of(np.arange(values.size), place, times, values.ravel())
+
+
+def test_a_dry_season_is_no_stuck_sensor() -> None:
+    rng = np.random.default_rng(0)
+    rain = np.where(rng.random((300, 6)) < 0.7, 0.0, np.round(rng.gamma(1.0, 5.0, (300, 6)), 1))
+    rain[100:112, 2] = 0.0
+    assert stuck(series_of(rain)) == []
+    rain[200:206, 3] = 4.4
+    (found,) = stuck(series_of(rain))
+    np.testing.assert_array_equal(found.rows, np.arange(200, 206) * 6 + 3)
+
+
+def test_chance_equals_are_no_copies() -> None:
+    values = np.round(np.random.default_rng(1).normal(15.0, 2.0, (200, 8)), 1)
+    assert copied(series_of(values), np.ones(values.size)) == []
+    values[50:70, 5] = values[50:70, 1]
+    misfit = np.ones((8, 200))
+    misfit[5] = 4.0
+    (found,) = copied(series_of(values), misfit.ravel())
+    np.testing.assert_array_equal(found.rows, np.arange(50, 70) * 8 + 5)
+
+
+def test_places_elsewhere() -> None:
+    rng = np.random.default_rng(2)
+    lon, lat = rng.uniform(-125, -122, 20), rng.uniform(46, 49, 20)
+    assert misplaced(lon, lat) == []
+    lon[3], lat[3] = lat[3], lon[3]
+    lon[7] = -lon[7]
+    assert misplaced(lon, lat) == [(3, "latitude and longitude swapped"), (7, "sign of the longitude")]
+
+
+def test_what_cannot_be_audited(gp: weft.SpaceTimeGP) -> None:
+    with pytest.raises(ValueError, match="rate must lie between 0 and 1"):
+        gp.audit(weather(), rate=0.0)
+    with pytest.raises(ValueError, match="no row has a value of 'value'"):
+        gp.audit(weather().assign(value=np.nan))

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""What is drawn is what the model says; every picture goes where it is told to."""
+
+from collections.abc import Iterator
+
+import matplotlib
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.figure import Figure
+
+import weft
+from tests.estimator.tables import station_table
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    return station_table()
+
+
+@pytest.fixture(scope="module")
+def fitted(table: pd.DataFrame) -> weft.SpaceTimeGP:
+    space = ("lon", "lat", "elevation")
+    gp = weft.SpaceTimeGP(time="time", space=space, target="value", max_iterations=4, progress=None, units="degC")
+    return gp.fit(table)
+
+
+@pytest.fixture
+def ax() -> Iterator[object]:
+    with matplotlib.rc_context({"backend": "agg"}):
+        yield Figure().add_subplot()
+
+
+def test_map_shows_the_field_and_what_was_measured(fitted: weft.SpaceTimeGP, table: pd.DataFrame, ax) -> None:
+    assert fitted.plot.map("2021-03-09", step=0.5, ax=ax) is ax
+    mesh, circles = ax.collections[0], ax.collections[-1]
+    today = table[table["time"] == "2021-03-09"]
+    np.testing.assert_allclose(np.sort(circles.get_array()), np.sort(today["value"]), rtol=1e-9)
+    assert mesh.norm is circles.norm
+    # Colours fit the time shown: no wider than what is on the map.
+    shown = np.concatenate([mesh.get_array().ravel(), circles.get_array()])
+    assert mesh.get_clim() == (shown.min(), shown.max())
+    assert ax.get_title() == "2021-03-09"
+    with pytest.raises(ValueError, match="what must be 'mean' or 'sd'"):
+        fitted.plot.map(what="median", ax=ax)
+
+
+def test_series_is_the_point_and_the_measurements(fitted: weft.SpaceTimeGP, table: pd.DataFrame, ax) -> None:
+    assert fitted.plot.series("3", table=table, ax=ax) is ax
+    own = table[table["station"] == 3]
+    expected = fitted.point(own[["lon", "lat", "elevation"]].iloc[0].to_dict())
+    line, dots = ax.lines
+    np.testing.assert_allclose(line.get_ydata(), expected["mean"], rtol=1e-9)
+    np.testing.assert_array_equal(dots.get_ydata(), own["value"].dropna())
+    with pytest.raises(ValueError, match="does not know stations by name"):
+        fitted.plot.series("3", ax=ax)
+    with pytest.raises(ValueError, match="numbered from 0 to 5"):
+        fitted.plot.series(9, ax=ax)
+
+
+def test_components_add_up(fitted: weft.SpaceTimeGP, ax) -> None:
+    assert fitted.plot.components(1, ax=ax) is ax
+    names = [line.get_label() for line in ax.lines if not line.get_label().startswith("_")]
+    assert names == list(fitted.fitted_.all_names)
+
+
+def test_calibration_counts_what_intervals_hold(fitted: weft.SpaceTimeGP, table: pd.DataFrame, ax) -> None:
+    assert fitted.plot.calibration(table, ax=ax) is ax
+    _, curve = ax.lines
+    answer = fitted.predict(table, quantiles=(0.25, 0.75))
+    held = table["value"].between(answer["q0.25"], answer["q0.75"])[table["value"].notna()].mean()
+    at_half = curve.get_ydata()[np.argmin(np.abs(curve.get_xdata() - 0.5))]
+    assert at_half == pytest.approx(held, abs=1e-9)
