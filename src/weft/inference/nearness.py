@@ -10,6 +10,9 @@ from weft.model import Model
 
 __all__ = ["Nearness", "learn_nearness"]
 
+# A component with a smaller part of the variance says nothing about who is alike, however short its length scales are.
+NEGLIGIBLE = 1e-4
+
 
 @dataclasses.dataclass(frozen=True)
 class Nearness:
@@ -62,6 +65,7 @@ def _side_by_side(
 ) -> Float[np.ndarray, "point coordinate"]:
     parts = [part for part in model.kernel.components if part.space.coordinates(places[:1]).shape[1] > 0]
     total = sum(float(part.variance) for part in parts)
+    parts = [part for part in parts if float(part.variance) >= NEGLIGIBLE * total]
     blocks = [np.empty((len(places), 0))]
     for part in parts:
         root = np.sqrt(float(part.variance) / total)
