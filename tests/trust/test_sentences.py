@@ -96,6 +96,17 @@ def test_a_checkpoint_nested_5000_deep(tmp_path: pathlib.Path) -> None:
         read_checkpoint(path, "x")
 
 
+@pytest.mark.parametrize(("place", "bits"), [(8, 0x01), (10, 0x63)], ids=["encrypted", "another compression"])
+def test_a_checkpoint_whose_zip_asks_for_more_than_there_is(place: int, bits: int, tmp_path: pathlib.Path) -> None:
+    """One byte of the zip's directory changed: the library's errors were no sentence."""
+    path = _checkpoint(tmp_path / "c", "{}")
+    whole = bytearray(path.read_bytes())
+    whole[whole.index(b"PK\x01\x02") + place] = bits
+    path.write_bytes(whole)
+    with pytest.raises(ValueError, match="not a checkpoint of a fit, or is damaged"):
+        read_checkpoint(path, "x")
+
+
 @pytest.mark.parametrize("version", ["new", None, [2], 99])
 def test_a_checkpoint_of_a_wrong_version(version: object, tmp_path: pathlib.Path) -> None:
     header = {"format": "weft fit", "version": version, "fingerprint": "x", "names": [], "finished": []}

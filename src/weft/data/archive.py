@@ -5,6 +5,7 @@ Entries are stored, never compressed, so a file cannot unfold to more than its o
 ever written outside; arrays are plain numbers, so reading runs nothing.
 """
 
+import errno
 import io
 import pathlib
 import re
@@ -65,6 +66,11 @@ def read_archive(path: str | pathlib.Path) -> tuple[str, dict[str, Any], list[np
         raise FileNotFoundError(f"there is no file {path.name} in {path.parent}") from None
     except IsADirectoryError:
         refuse(path, "it is a folder")
+    except OSError as error:
+        # A place before the start of the file, which a spoiled directory of the zip may name.
+        if error.errno != errno.EINVAL:
+            raise
+        refuse(path, "it is damaged")
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
         refuse(path, f"it is damaged, cut short, or no weft file at all ({error})")
 

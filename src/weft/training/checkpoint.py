@@ -6,6 +6,7 @@ One .npz file of plain arrays and a line of JSON; nothing in it is ever executed
 
 import dataclasses
 import hashlib
+import io
 import json
 import os
 import pathlib
@@ -105,8 +106,10 @@ def write_checkpoint(path: str | os.PathLike[str], state: Checkpoint) -> None:
 def read_checkpoint(path: str | os.PathLike[str], fingerprint: str) -> Checkpoint:
     """The state in the file; ValueError where it is not one, or is of another problem."""
     name = str(pathlib.Path(path))
+    # Read first, so that an error of the system's is of the file and not of what is in it.
+    content = pathlib.Path(path).read_bytes()
     try:
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
             header = json.loads(str(file["header"]))
             history = file["history"]
             finished_points, point = file["finished_points"], file["point"]
@@ -127,7 +130,16 @@ def read_checkpoint(path: str | os.PathLike[str], fingerprint: str) -> Checkpoin
             ),
             num_evaluations=header["num_evaluations"],
         )
-    except (KeyError, TypeError, ValueError, IndexError, EOFError, RecursionError, zipfile.BadZipFile) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        IndexError,
+        EOFError,
+        OverflowError,
+        RuntimeError,
+        zipfile.BadZipFile,
+    ) as error:
         raise ValueError(
             f"{name!r} is not a checkpoint of a fit, or is damaged; remove it, or fit without resuming"
         ) from error
