@@ -42,13 +42,14 @@ if TYPE_CHECKING:
     GivenPoints = int | Literal["auto"] | npt.NDArray[np.floating[Any]] | FeatureMap | None
     GivenTransform = TransformName | None
     Seasons = str | Sequence[str | float]
+    GivenComponents = str | Sequence[str]
+    GivenHabits = str | Sequence[str] | None
     LearningRows = int | Literal["auto"] | None
     ProgressStyle = Literal["auto", "bar", "log"] | None
 else:
     # To a running program anything may be given: `fit` says in a sentence what is wrong with it.
-    Columns = GivenKernel = GivenLikelihood = GivenPoints = GivenTransform = Seasons = LearningRows = ProgressStyle = (
-        Any
-    )
+    Columns = GivenKernel = GivenLikelihood = GivenPoints = GivenTransform = Any
+    Seasons = GivenComponents = GivenHabits = LearningRows = ProgressStyle = Any
 
 __all__ = ["HeldOutBy", "Of", "Options", "Written", "written_options"]
 
@@ -121,6 +122,17 @@ class Options:
     )
     units: str | None = _data(str, "Units of the target, for gridded output.", default=None, example="degC")
     kernel: GivenKernel = None
+    components: GivenComponents = _model(
+        tuple[str, ...] | str,
+        "auto, or some of slow, fast, local, yearly, weekly, daily.",
+        default=("slow", "fast"),
+    )
+    habits: GivenHabits = _model(
+        tuple[str, ...] | str,
+        "What places have of their own: auto, none, or some of level, noise, shift.",
+        default=("level",),
+        words={"none": None},
+    )
     likelihood: GivenLikelihood = _model(
         str, "gaussian, student_t, poisson, negative_binomial, bernoulli, ...", default="gaussian"
     )

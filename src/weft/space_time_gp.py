@@ -23,6 +23,7 @@ from weft.estimator.filling import fill
 from weft.estimator.fitted import Fitted
 from weft.estimator.forecasting import future_times, rows_ahead, station_columns, stations
 from weft.estimator.gridding import make_grid
+from weft.estimator.habits import habits_in_words, habits_table
 from weft.estimator.learning import learn, options_among
 from weft.estimator.precision import in_float64
 from weft.estimator.scikit_learn import Scores, regressor_tags
@@ -64,8 +65,12 @@ class SpaceTimeGP(Options):
     target is transformed (`transform`: "log", "log1p", "sqrt", "logit"), then standardised where the likelihood allows,
     and answers come back in its own units.
 
-    `kernel`: None for a slow plus a fast component scaled to the data, or a `weft.Separable` or a sum of them to start
-    from, in these units: kilometres and deviations, the times' unit (days for daily data), a target of variance 1.
+    `components`: a slow and a fast one, or "auto", which starts from these and keeps what samples of the rows ask for and rows and places
+    left out gain by (a local component, rougher ones, seasons, levels of places), or some of "slow", "fast", "local", "yearly",
+    "weekly", "daily". `kernel` overrules it: a `weft.Separable` or a sum of them to start from, in these units: kilometres
+    and deviations, the times' unit (days for daily data), a target of variance 1.
+    `habits`: what places have of their own besides the field: levels, or None, or "auto" for "level", "noise" and "shift" (dates
+    off by whole steps) with tails learned from hidden rows; each is kept where left-out rows gain, see `habits_`.
     `likelihood`: "gaussian", "student_t", "poisson", "negative_binomial", ... or an object.
     `pseudo_points`: "auto" (every place up to 150 distinct ones, which is exact; else up to 100 a component, placed
     greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix or
@@ -381,10 +386,10 @@ class SpaceTimeGP(Options):
 
         return pd.DataFrame(self._learned().effects(), columns=["covariate", "slope", "sd"])
 
-    @in_float64
-    def components(self) -> list[dict[str, Any]]:
+    @property
+    def components_(self) -> list[dict[str, Any]]:
         """What each component of the kernel was learned to be: deviation, length scales with units, kernels' names."""
-        return self._learned().components()
+        return in_float64(self._learned().components)()
 
     @property
     def regions_(self) -> Any:
@@ -395,7 +400,9 @@ class SpaceTimeGP(Options):
     @in_float64
     def summary(self) -> str:
         """What was learned, in kilometres, time units and units of the target; print it."""
-        return self._learned().summary(self.units)
+        fitted = self._learned()
+        tried = [f"  tried: {line}" for line in fitted.trials]
+        return "\n".join([fitted.summary(self.units), *tried, *(f"  {line}" for line in habits_in_words(fitted))])
 
     @in_float64
     def save(self, path: str | os.PathLike[str], *, rows: bool = True) -> None:
@@ -455,6 +462,15 @@ class SpaceTimeGP(Options):
         self.target_sd_ = fitted.target_sd
         self.num_rows_ = fitted.num_rows
         self.num_missing_ = fitted.num_missing
+
+    @property
+    def habits_(self) -> Any:
+        """What places have of their own, as a pandas frame: where, `habit`, `value`, `sd` and whether it is beyond doubt, `found`.
+
+        A level is in the target's units (transformed, if it is), a noise is the place's deviation by the usual one, a shift is in
+        steps of time: a row dated t there belongs to t + shift.
+        """
+        return in_float64(habits_table)(self._learned())
 
     def _learned(self) -> Fitted:
         fitted = getattr(self, "fitted_", None)

@@ -12,7 +12,8 @@ import weft
 from tests.estimator.tables import station_table
 from weft.estimator import budget, learning, placement
 from weft.estimator.budget import choose_stretches, num_folds_within, work_of
-from weft.estimator.defaults import default_kernel
+from weft.estimator.components import named_components, scales_of
+from weft.estimator.defaults import variance_shares
 from weft.estimator.placement import choose_pseudo_points
 
 
@@ -51,7 +52,8 @@ def test_a_long_series_gets_fewer_pseudo_points(monkeypatch):
     rng = np.random.default_rng(2)
     places = np.tile(rng.uniform(0, 300, (200, 2)), (3, 1))
     data = weft.Observations(np.repeat(np.arange(3.0), 200), places, rng.normal(size=600))
-    kernel = default_kernel(data, np.asarray(data.values), 2)[0]
+    shares = variance_shares(data, np.asarray(data.values), 2)
+    kernel = weft.SumSeparable(named_components(("slow", "fast"), scales_of(data, 2, ()), shares))
     monkeypatch.setattr(placement, "place", lambda data, count, **options: np.zeros((count, 2)))
 
     def count():

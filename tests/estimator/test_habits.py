@@ -129,7 +129,7 @@ def test_a_kernel_of_ones_own_is_saved_with_the_estimator(table, tmp_path):
 
 def test_the_summary_speaks_of_kilometres_and_days(fitted):
     text = fitted.summary()
-    slow = fitted.components()[0]
+    slow = fitted.components_[0]
     assert slow["name"] == "slow"
     east, unit = slow["space"]["east"]
     assert unit == "km"

@@ -8,7 +8,8 @@ from scipy.spatial import cKDTree
 
 import weft
 from tests.estimator.tables import station_table
-from weft.estimator.defaults import default_kernel, likelihood_from, variance_shares
+from weft.estimator.components import named_components, scales_of
+from weft.estimator.defaults import likelihood_from, variance_shares
 from weft.estimator.placement import EXACT_PLACES, MOST_POINTS, choose_pseudo_points
 
 
@@ -21,7 +22,8 @@ def observations(num_places: int, num_covariates: int = 0, num_times: int = 4, n
 
 
 def kernel_of(data: weft.Observations):
-    return default_kernel(data, np.asarray(data.values), 2)[0]
+    shares = variance_shares(data, np.asarray(data.values), 2)
+    return weft.SumSeparable(named_components(("slow", "fast"), scales_of(data, 2, ()), shares))
 
 
 def test_few_places_are_exact_and_many_are_not():

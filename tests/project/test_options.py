@@ -27,6 +27,8 @@ WRITTEN = {
     "time_step": (0.25, 0.25, "0.25"),
     "time_format": ("%d/%m/%Y", "%d/%m/%Y", "%d/%m/%Y"),
     "units": ("mm", "mm", "mm"),
+    "components": (["slow", "local"], ("slow", "local"), "slow,local"),
+    "habits": ("none", None, "none"),
     "likelihood": ("poisson", "poisson", "poisson"),
     "pseudo_points": ("exact", None, "exact"),
     "transform": ("sqrt", "sqrt", "sqrt"),

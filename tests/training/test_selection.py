@@ -108,6 +108,22 @@ def test_samples_of_places_never_seen_twice(num_rows):
     assert len(np.unique(values)) == min(num_rows, NUM_ROWS)
 
 
+@pytest.mark.parametrize("num_places", [3, 16, 60])
+def test_samples_have_several_places_and_times(num_places):
+    """Of few places all, of many twenty or so, and times from next to each other to far apart."""
+    rng = np.random.default_rng(num_places)
+    places = np.tile(rng.uniform(size=(num_places, 2)), (300, 1))
+    data = weft.Observations(np.repeat(np.arange(300.0), num_places), places, rng.normal(size=300 * num_places))
+    stack = sample_rows(data, 4, num_space=2, seed=0)
+    for number in range(4):
+        rows = stack.present[number]
+        assert rows.sum() > 0.8 * NUM_ROWS
+        assert len(np.unique(stack.place[number][rows])) == min(num_places, 20)
+        times = np.sort(stack.times[number][np.unique(stack.time[number][rows])])
+        assert np.diff(times).min() == 1.0
+        assert np.ptp(times) > 150
+
+
 def test_samples_are_the_same_for_the_same_seed():
     first, again = (sample_rows(made_table(), 4, num_space=2, seed=5) for _ in range(2))
     for one, other in zip(first, again, strict=True):

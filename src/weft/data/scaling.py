@@ -37,6 +37,7 @@ EARTH_RADIUS_KM = 6371.0088  # the mean radius (2 a + b) / 3 of WGS 84
 _NARROW_RADIUS_KM = 1000.0
 _LONGITUDE_WORDS = frozenset({"lon", "long", "lng", "longitude"})
 _LATITUDE_WORDS = frozenset({"lat", "latitude"})
+_PLANE = ("x", "y")
 
 
 @final
@@ -136,6 +137,14 @@ class Scaling:
         """Which columns of the coordinates are kilometres on the map; all of them where nothing is."""
         on_map = [k for k, dimension in enumerate(self.dimensions) if dimension.group == "map"]
         return on_map or list(range(len(self.dimensions)))
+
+    @property
+    def alike(self) -> list[int]:
+        """Which columns of the coordinates are directions of one map: those of a geography, or columns called x and y."""
+        dimensions = self.dimensions
+        on_map = [k for k, dimension in enumerate(dimensions) if dimension.group == "map"]
+        plane = [k for k, dimension in enumerate(dimensions) if dimension.name.lower() in _PLANE]
+        return on_map or (plane if len(plane) == len(_PLANE) else [])
 
     def forward(self, values: Mapping[str, Float[np.ndarray, " row"]]) -> Float[np.ndarray, "row dim"]:
         """Coordinates of the rows; missing ones are refused by row, and so are degrees that cannot be."""

@@ -6,11 +6,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from weft.data.clock import Clock
+from weft.data.clock import UNIT_SECONDS, Clock
 from weft.data.observations import Observations
+from weft.estimator.components import (
+    AUTO,
+    FAST,
+    NAMED,
+    SLOW,
+    choose_components,
+    named_components,
+    priors_for,
+    scales_of,
+)
 from weft.estimator.defaults import (
     Shares,
-    default_kernel,
     field_scale,
     is_standardised,
     median_step,
@@ -18,10 +27,12 @@ from weft.estimator.defaults import (
     variance_shares,
 )
 from weft.estimator.placement import choose_pseudo_points
-from weft.estimator.seasonality import frozen_names, period_of, seasonal_component
+from weft.estimator.seasonality import PERIODS, frozen_names, period_of, seasonal_component
 from weft.kernels import Columns, Constant, Linear, Separable, SumSeparable
-from weft.likelihoods import Likelihood
+from weft.likelihoods import Gaussian, Likelihood
 from weft.model import ConstantMean, Model
+from weft.training.parameters import Prior
+from weft.training.selection import Draft, Trial
 
 __all__ = ["COVARIATES", "Start", "build_start"]
 
@@ -31,53 +42,94 @@ SLOPE_VARIANCE = 10.0
 
 
 class Start(NamedTuple):
-    """The model to learn from, the names of parameters that stay, and what each component of the kernel is called."""
+    """The model to learn from, the names of parameters that stay, priors, and what each component of the kernel is called.
+
+    `trials` are the changes that were tried on samples; where there are any, the model's parameters are learned from them.
+    """
 
     model: Model
     frozen: tuple[str, ...]
+    priors: dict[str, Prior]
     names: tuple[str, ...]
+    trials: tuple[Trial, ...]
 
 
 def build_start(
     data: Observations,
     *,
     num_space: int,
+    alike: Sequence[int],
     clock: Clock,
     kernel: Any,
+    components: Any,
     likelihood: Likelihood,
     likelihood_setting: Any,
-    seasonality: Sequence[Any],
+    seasonality: Any,
     pseudo_points: Any,
     seed: int,
 ) -> Start:
+    """`alike` are the columns of space that are directions of one map."""
     f = field_scale(likelihood, data)
-    if kernel is None:
-        own: Separable | SumSeparable
-        own, shares = default_kernel(data, f, num_space)
-        names = ["slow", "fast"]
-    else:
+    shares = variance_shares(data, f, num_space)
+    scales = scales_of(data, num_space, alike)
+    asked = names_of_components(components)
+    seasons = _several(seasonality)
+    if kernel is not None:
         if not isinstance(kernel, Separable | SumSeparable):
             raise TypeError(f"kernel must be None, a weft.Separable or a sum of them; it is {kernel!r}")
-        own, shares = only_space(kernel, num_space, data.places.shape[1]), variance_shares(data, f, num_space)
-        names = [f"component {number}" for number in range(1, len(own.components) + 1)]
-    seasons, frozen = seasonal_parts(seasonality, data, num_space, clock, first=len(own.components))
-    components = [*own.components, *(component for _, component in seasons)]
-    names += [name for name, _ in seasons]
+        own = list(only_space(kernel, num_space, data.places.shape[1]).components)
+        names = [f"component {number}" for number in range(1, len(own) + 1)]
+    else:
+        names = [name for name in asked if name in NAMED]
+        seasons = (*seasons, *(name for name in asked if name in PERIODS and name not in seasons))
+        own = named_components(names, scales, shares)
+    priors = priors_for(names, scales)
+    parts, frozen = seasonal_parts(seasons, data, num_space, clock, first=len(own))
+    own += [component for _, component in parts]
+    names += [name for name, _ in parts]
     if data.places.shape[1] > num_space:
         # Slopes with a wide prior, integrated out: nothing of it is learned.
-        frozen.append(f"kernel.components[{len(components)}]")
+        frozen.append(f"kernel.components[{len(own)}]")
         columns = range(num_space, data.places.shape[1])
-        components.append(Separable(space=Columns(Linear(1.0), columns), time=Constant(), variance=SLOPE_VARIANCE))
+        own.append(Separable(space=Columns(Linear(1.0), columns), time=Constant(), variance=SLOPE_VARIANCE))
         names.append(COVARIATES)
-    whole = SumSeparable(components)
-    model = Model(
-        kernel=whole,
-        likelihood=start_likelihood(likelihood, likelihood_setting, shares),
-        pseudo_points=choose_pseudo_points(pseudo_points, data, num_space, whole, seed=seed),
-        # A standardised target has mean zero; a log rate or a logit has not.
-        mean=None if is_standardised(likelihood) else ConstantMean(variance_of_mean(f, shares)),
-    )
-    return Start(model, tuple(frozen), tuple(names))
+    first = start_likelihood(likelihood, likelihood_setting, shares)
+    # A standardised target has mean zero; a log rate or a logit has not.
+    mean = None if is_standardised(likelihood) else ConstantMean(variance_of_mean(f, shares))
+    draft = Draft(Model(SumSeparable(own), first, None, mean), tuple(names), tuple(frozen), priors)
+    trials: tuple[Trial, ...] = ()
+    if kernel is None and isinstance(components, str) and isinstance(first, Gaussian):
+        periods = {name: PERIODS[name] / UNIT_SECONDS[clock.unit] for name in PERIODS if clock.unit in UNIT_SECONDS}
+        step = median_step(data.times)
+        usable = {name: period for name, period in periods.items() if period >= 2 * step and name not in names}
+        is_exact = choose_pseudo_points(pseudo_points, data, num_space, SumSeparable(own), seed=seed) is None
+        draft, trials = choose_components(draft, data, num_space, scales, usable, is_exact=is_exact, seed=seed)
+    whole = draft.model.kernel
+    assert isinstance(whole, SumSeparable)
+    points = choose_pseudo_points(pseudo_points, data, num_space, whole, seed=seed)
+    model = Model(whole, draft.model.likelihood, points, mean)
+    # Priors hold what is learned from small samples; the whole of a small table speaks for itself.
+    return Start(model, draft.frozen, dict(draft.priors) if trials else {}, draft.names, trials)
+
+
+def names_of_components(setting: Any) -> tuple[str, ...]:
+    """The names that `components` asks for; those of a draft to start from where it is "auto"."""
+    if isinstance(setting, str) and setting == AUTO:
+        return (SLOW, FAST)
+    names = _several(setting)
+    known = (*NAMED, *PERIODS)
+    wrong = [name for name in names if name not in known]
+    if wrong or not any(name in NAMED for name in names):
+        raise ValueError(
+            f"components must be 'auto' or some of {', '.join(known)}, one of {', '.join(NAMED)} at least; they are {setting!r}"
+        )
+    return tuple(dict.fromkeys(names))
+
+
+def _several(setting: Any) -> tuple[Any, ...]:
+    if setting is None:
+        return ()
+    return (setting,) if isinstance(setting, str | int | float) else tuple(setting)
 
 
 def variance_of_mean(f: np.ndarray, shares: Shares) -> float:
@@ -95,15 +147,12 @@ def only_space(kernel: Separable | SumSeparable, num_space: int, width: int) -> 
 
 
 def seasonal_parts(
-    seasonality: Any, data: Observations, num_space: int, clock: Clock, *, first: int
+    seasonality: Sequence[Any], data: Observations, num_space: int, clock: Clock, *, first: int
 ) -> tuple[list[tuple[str, Separable]], list[str]]:
     """Named seasonal components, and what of them is not learned when they stand at `first` in the kernel."""
-    if seasonality is None:
-        seasonality = ()
-    asked = (seasonality,) if isinstance(seasonality, str | int | float) else tuple(seasonality)
     step = median_step(data.times)
     parts = []
-    for season in asked:
+    for season in seasonality:
         period = period_of(season, clock, step)
         name = season if isinstance(season, str) else f"every {season:g} {clock.unit}"
         parts.append((name, seasonal_component(period, data.places[:, :num_space], step)))

@@ -14,13 +14,10 @@ from jaxtyping import Float, Int
 
 from weft import likelihoods
 from weft.data.observations import Observations
-from weft.kernels import Columns, Kernel, Matern12, Matern32, Separable, SumSeparable
 from weft.likelihoods import Gaussian, Likelihood, RowExtras, Support
 
-__all__ = ["Shares", "default_kernel", "likelihood_from", "variance_shares"]
+__all__ = ["Shares", "likelihood_from", "variance_shares"]
 
-# The fast component starts at so many steps between times.
-_FAST_STEPS = 3.0
 # Pairs looked at to split the variance; more would settle it no better.
 _MOST_PAIRS = 20_000
 _NEIGHBOURS = 4
@@ -66,27 +63,6 @@ def field_scale(likelihood: Likelihood, data: Observations) -> Float[np.ndarray,
 def median_step(times: Float[np.ndarray, " time"]) -> float:
     """The usual step between distinct times."""
     return float(np.median(np.diff(times)))
-
-
-def default_kernel(data: Observations, f: Float[np.ndarray, " row"], num_space: int) -> tuple[SumSeparable, Shares]:
-    """The slow and the fast component, scaled to `data`, and the split of the variance they start from."""
-    places = data.places[:, :num_space]
-    deviations = places.std(axis=0)
-    lengthscale = 2.0 * np.where(deviations > 0, deviations, 1.0)
-    step, span = median_step(data.times), float(np.ptp(data.times))
-    fast = min(_FAST_STEPS * step, span / 2)
-    slow = max(np.sqrt(fast * span), 2 * fast)
-    shares = variance_shares(data, f, num_space)
-
-    def in_space(scale: float) -> Kernel:
-        kernel = Matern32(scale * lengthscale)
-        return kernel if data.places.shape[1] == num_space else Columns(kernel, range(num_space))
-
-    components = (
-        Separable(space=in_space(1.0), time=Matern32(slow), variance=shares.slow),
-        Separable(space=in_space(1.5), time=Matern12(fast), variance=shares.fast),
-    )
-    return SumSeparable(components), shares
 
 
 def variance_shares(data: Observations, f: Float[np.ndarray, " row"], num_space: int) -> Shares:

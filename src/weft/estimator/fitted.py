@@ -38,6 +38,7 @@ class Fitted:
     target_sd: float
     num_rows: int
     num_missing: int
+    trials: tuple[str, ...] = ()
 
     @property
     def model(self) -> Model:

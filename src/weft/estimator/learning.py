@@ -3,7 +3,7 @@
 
 import dataclasses
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,22 +11,28 @@ from jaxtyping import Float
 
 from weft.arrays import require_whole
 from weft.data.clock import Binning
-from weft.data.observations import Observations
+from weft.data.observations import Observations, take_rows
 from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
 from weft.estimator.building import Start, build_start
+from weft.estimator.calibration import tails_of_places
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
+from weft.estimator.placement import choose_pseudo_points
 from weft.estimator.translation import Translation, learn_translation
 from weft.estimator.wide import answering
+from weft.inference.habits import Habit
+from weft.inference.habits.shift import find_shift
 from weft.inference.posterior import Posterior
-from weft.inference.with_habits import find_habits, tell, with_habits
+from weft.inference.with_habits import field_model, find_habits, tell, with_habits
+from weft.kernels import SumSeparable
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.options import Options
+from weft.training.blocks import choose_blocks
 from weft.training.fitting import FitResult, Outcome, fit
 
-__all__ = ["Learned", "chosen_stretches", "learn", "options_among", "start_for", "translation_for"]
+__all__ = ["Learned", "chosen_stretches", "learn", "names_of_habits", "options_among", "start_for", "translation_for"]
 
 logger = logging.getLogger("weft")
 
@@ -35,6 +41,12 @@ _GRADIENT_PER_ROW = 2e-4
 _TOLERANCE = 1e-7
 # Of a second climb, which starts near its end.
 _ITERATIONS_AGAIN = 8
+# From where samples have left the parameters, blocks take them the rest of the way.
+_ITERATIONS_FROM_SAMPLES = 20
+# Work of an evaluation of all blocks together: a quarter of a second on a core.
+_BLOCKS_WORK = 2e9
+# What places may have of their own, in the order in which it is found.
+HABITS_TO_FIND = ("shift", "level", "noise")
 
 
 class Learned(NamedTuple):
@@ -71,36 +83,19 @@ def translation_for(settings: Options, roles: Roles, rows: Measurements) -> Tran
     )
 
 
-def start_for(settings: Options, translation: Translation, data: Observations) -> Start:
-    """The model to start from."""
-    return build_start(
-        data,
-        num_space=translation.num_space,
-        clock=translation.clock,
-        kernel=settings.kernel,
-        likelihood=likelihood_from(settings.likelihood),
-        likelihood_setting=settings.likelihood,
-        seasonality=settings.seasonality,
-        pseudo_points=settings.pseudo_points,
-        seed=settings.seed,
-    )
-
-
 def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -> Learned:
     """Everything from rows; `options` go to `weft.fit`."""
     translation = translation_for(settings, roles, rows)
     binning = translation.clock.binning(rows.time, roles.time)
     data = translation.observations(rows)
-    start = start_for(settings, translation, data)
-    learned_from = _rows_to_learn_from(settings, start.model, data, rows, translation)
-    result = fit(
-        start.model,
-        learned_from,
-        frozen=start.frozen,
-        **_options_for(settings, learned_from),
-        **options,
-    )
-    result, posterior = _with_habits(settings, start.frozen, result, learned_from, data, translation.num_space)
+    habits = names_of_habits(settings) if isinstance(likelihood_from(settings.likelihood), Gaussian) else ()
+    # Dates before anything is learned: rows a day late look like noise, and like a field that forgets overnight.
+    shift = find_shift(None, data, translation.num_space) if "shift" in habits else None
+    dated = () if shift is None else (shift,)
+    told = tell(dated, data)
+    start = start_for(settings, translation, told)
+    result, learned_from = _learned(settings, start, told, translation.num_space, options)
+    result, posterior = _with_habits(settings, start, result, learned_from, data, dated, habits, translation.num_space)
     assert rows.values is not None
     fitted = Fitted(
         roles=roles,
@@ -111,45 +106,119 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
         target_sd=float(np.nanstd(rows.values)),
         num_rows=rows.num_rows,
         num_missing=rows.num_missing,
+        trials=tuple(str(trial) for trial in start.trials),
     )
     return Learned(fitted, result, binning)
 
 
+def start_for(settings: Options, translation: Translation, data: Observations) -> Start:
+    """The model that `settings` ask for, scaled to `data`."""
+    return build_start(
+        data,
+        num_space=translation.num_space,
+        alike=translation.scaling.alike,
+        clock=translation.clock,
+        kernel=settings.kernel,
+        components=settings.components,
+        likelihood=likelihood_from(settings.likelihood),
+        likelihood_setting=settings.likelihood,
+        seasonality=settings.seasonality,
+        pseudo_points=settings.pseudo_points,
+        seed=settings.seed,
+    )
+
+
+def names_of_habits(settings: Options) -> tuple[str, ...]:
+    """The habits to look for, in the order in which they are found."""
+    asked = settings.habits
+    if isinstance(asked, str):
+        asked = HABITS_TO_FIND if asked == "auto" else (asked,)
+    names = () if asked is None else tuple(asked)
+    wrong = [name for name in names if name not in HABITS_TO_FIND]
+    if wrong:
+        raise ValueError(
+            f"habits must be 'auto', None or some of {', '.join(HABITS_TO_FIND)}; one of them is {wrong[0]!r}"
+        )
+    return tuple(name for name in HABITS_TO_FIND if name in names and (name != "level" or settings.place_offsets))
+
+
+def _learned(
+    settings: Options, start: Start, data: Observations, num_space: int, options: dict[str, Any]
+) -> tuple[FitResult, Sequence[Observations]]:
+    """Parameters, and the rows they are learned from: small exact blocks where components were chosen, else the series."""
+    if not start.trials:
+        chosen = _rows_to_learn_from(settings, start.model, data)
+        result = fit(
+            start.model, chosen, frozen=start.frozen, priors=start.priors, **_options_for(settings, chosen), **options
+        )
+        return result, (chosen,)
+    # Too few pseudo-points would teach the wrong parameters, so none stand between these and the data.
+    exact = Model(start.model.kernel, start.model.likelihood, None, start.model.mean)
+    blocks = [block.data for block in choose_blocks(exact, data, work=_BLOCKS_WORK, seed=settings.seed)]
+    result = fit(
+        exact,
+        blocks if len(blocks) > 1 else blocks[0],
+        frozen=start.frozen,
+        priors=start.priors,
+        **_options_for(settings, *blocks) | {"max_iterations": min(_ITERATIONS_FROM_SAMPLES, settings.max_iterations)},
+        **options,
+    )
+    kernel = result.model.kernel
+    assert isinstance(kernel, SumSeparable)
+    points = choose_pseudo_points(settings.pseudo_points, data, num_space, kernel, seed=settings.seed)
+    model = Model(kernel, result.model.likelihood, points, result.model.mean)
+    return dataclasses.replace(result, model=model), blocks
+
+
 def _with_habits(
     settings: Options,
-    frozen: tuple[str, ...],
+    start: Start,
     result: FitResult,
-    learned_from: Observations,
+    learned_from: Sequence[Observations],
     data: Observations,
+    dated: tuple[Habit, ...],
+    names: tuple[str, ...],
     num_space: int,
 ) -> tuple[FitResult, Posterior]:
-    """The posterior with the habits that places have, and the result of the climbs it took."""
-    names = ("level",) if settings.place_offsets else ()
-    field = answering(settings, result.model, data, num_space)
+    """The posterior with the habits that places have, and the result of the climbs it took; `dated` are those known already."""
+
+    def given(model: Model) -> Callable[[Observations], Posterior]:
+        return lambda data: answering(settings, model, data, num_space)
+
+    told = tell(dated, data)
+    field = given(result.model)(told)
     if result.outcome is Outcome.INTERRUPTED:
-        return result, field
-    habits = find_habits(names, field, data, num_space)
-    if not habits:
-        return result, field
-    # With the habits gone, what was noise is less so; then the habits once more, given the better field.
-    again = _options_for(settings, learned_from) | {"max_iterations": min(_ITERATIONS_AGAIN, settings.max_iterations)}
-    second = fit(result.model, tell(habits, learned_from), frozen=frozen, progress=None, **again)
+        return result, with_habits(given(result.model), data, dated)
+    later = tuple(name for name in names if name != "shift")
+    level = find_habits(tuple(name for name in later if name == "level"), field, told, num_space)
+    if level and not start.trials:
+        # With the levels gone, what was noise is less so; then the levels once more, given the better field.
+        again = _options_for(settings, *learned_from) | {
+            "max_iterations": min(_ITERATIONS_AGAIN, settings.max_iterations)
+        }
+        (rows,) = learned_from
+        second = fit(result.model, tell(level, rows), frozen=start.frozen, priors=start.priors, progress=None, **again)
+        result = _one_after_another(result, second)
+    if level:
+        level = find_habits(("level",), given(result.model)(tell(level, told)), told, num_space)
+        field = given(result.model)(tell(level, told))
+    noise = find_habits(tuple(name for name in later if name == "noise"), field, tell(level, told), num_space)
+    habits = (*dated, *level, *noise)
+    field_of = given(field_model(habits, result.model))
+    if "noise" in names:
+        tails = tails_of_places(field_of, data, habits, num_space, settings.seed)
+        habits = habits if tails is None else (*habits, tails)
+    return result, with_habits(field_of, data, habits)
 
-    def given(data: Observations) -> Posterior:
-        return answering(settings, second.model, data, num_space)
 
-    posterior = with_habits(given, data, find_habits(names, given(tell(habits, data)), data, num_space))
-    return _one_after_another(result, second), posterior
-
-
-def _options_for(settings: Options, data: Observations) -> dict[str, Any]:
+def _options_for(settings: Options, *data: Observations) -> dict[str, Any]:
     return {
         "power": settings.power,
         "engine": settings.engine,
         "seed": settings.seed,
         "max_iterations": settings.max_iterations,
         "tolerance": _TOLERANCE,
-        "gradient_tolerance": max(_GRADIENT_PER_ROW * data.num_rows, 1e-4),
+        "gradient_tolerance": max(_GRADIENT_PER_ROW * sum(each.num_rows for each in data), 1e-4),
     }
 
 
@@ -178,15 +247,12 @@ def chosen_stretches(settings: Options, work: Float[np.ndarray, " time"], data: 
     raise ValueError(f"learning_rows must be 'auto', a number of rows, or None for all of them; it is {setting!r}")
 
 
-def _rows_to_learn_from(
-    settings: Options, model: Model, data: Observations, rows: Measurements, translation: Translation
-) -> Observations:
+def _rows_to_learn_from(settings: Options, model: Model, data: Observations) -> Observations:
     """All rows, or those of stretches of the series where all would take long; said aloud."""
     stretches = chosen_stretches(settings, work_of_model(model, data), data)
     if stretches is None:
         return data
-    times = translation.times(rows)
-    chosen = translation.observations(rows.take(np.flatnonzero(stretches.chosen[np.searchsorted(data.times, times)])))
+    chosen = take_rows(data, np.flatnonzero(stretches.chosen[np.asarray(data.grouping.time_of_row)]))
     where = "one stretch" if stretches.num_stretches == 1 else f"{stretches.num_stretches} stretches"
     logger.info(
         "parameters are learned from %s of %s rows (%s of the series); predictions use all of them",

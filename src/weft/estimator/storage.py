@@ -44,6 +44,7 @@ def to_plain_estimator(stored: Stored, arrays: list[np.ndarray], *, with_rows: b
         "target_sd": fitted.target_sd,
         "num_rows": fitted.num_rows,
         "num_missing": fitted.num_missing,
+        "trials": list(fitted.trials),
         "binning": None if stored.binning is None else dataclasses.asdict(stored.binning),
         "result": _plain_result(stored.result, arrays),
         "posterior": fitted.posterior.to_plain(arrays, with_rows=with_rows),
@@ -70,6 +71,8 @@ def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Sto
             target_sd=float(plain["target_sd"]),
             num_rows=int(plain["num_rows"]),
             num_missing=int(plain["num_missing"]),
+            # Version 0.1 tried nothing.
+            trials=tuple(plain.get("trials", ())),
         )
         _check_fitted(fitted)
         return Stored(

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """What fitting will take, found out without it."""
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
 
 from weft.estimator.budget import work_of_model
+from weft.estimator.components import AUTO, NAMED
 from weft.estimator.learning import chosen_stretches, start_for
 from weft.estimator.precision import in_float64
 from weft.project.prepared import Prepared
@@ -42,9 +44,11 @@ class Cost(NamedTuple):
 @in_float64
 def cost_of(prepared: Prepared) -> Cost:
     """By a short trial on a stretch of the series."""
-    options = prepared.options
-    data = prepared.translation.observations(prepared.rows)
-    start = start_for(options, prepared.translation, data)
+    options, translation = prepared.options, prepared.translation
+    data = translation.observations(prepared.rows)
+    # Nothing is tried on samples: with all that may be tried a fit takes longest.
+    components = (*NAMED,) if options.kernel is None and options.components == AUTO else options.components
+    start = start_for(dataclasses.replace(options, components=components), translation, data)
     found = estimate(start.model, data, engine=options.engine)
     work = work_of_model(start.model, data)
     chosen = chosen_stretches(options, work, data)

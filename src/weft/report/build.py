@@ -8,9 +8,15 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 
 from weft.data.atomic import check_output, whole_file
+from weft.estimator.components import PLACES, degenerate_scales
+from weft.estimator.fitted import Fitted
+from weft.estimator.habits import habits_in_words
 from weft.estimator.precision import in_float64
+from weft.inference.prior import make_prior
+from weft.likelihoods import Gaussian
 from weft.report.availability import build_card
 from weft.report.canvas_map import build_map, map_axes, nice_threshold
 from weft.report.components import component_figures, describe_parameters, describe_parts
@@ -141,7 +147,14 @@ def gather(
         target=gp.target,
         units=gp.units or "",
         verdict=judge(
-            converged=fitted.converged, message=gp.result_.message, checks=described, in_space=in_space, in_time=in_time
+            converged=fitted.converged,
+            message=gp.result_.message,
+            checks=described,
+            in_space=in_space,
+            in_time=in_time,
+            has_levels=PLACES in fitted.all_names,
+            unexplained=_unexplained_by_noise(fitted),
+            degenerate=degenerate_scales(fitted.model, fitted.names, _extent(fitted)),
         ),
         data=build_card(gp, rows, size),
         map=map_content,
@@ -150,6 +163,8 @@ def gather(
         component_note=(
             "Share of variance over rows seen: the variance of what is expected of a component, plus what is left "
             "uncertain of it."
+            + "".join(f" Tried on samples of the rows: {line}." for line in fitted.trials)
+            + "".join(f" {line}" for line in habits_in_words(fitted))
         ),
         component_figures=component_figures(gp, rows),
         parameters=describe_parameters(gp),
@@ -159,6 +174,22 @@ def gather(
         diagnostics_words=(_residual_words(looked_at, rows),),
         reproduce=describe_run(gp, rows, command=command, seed=seed, report_seconds=time.perf_counter() - started),
     )
+
+
+def _extent(fitted: Fitted) -> Float[np.ndarray, " space"]:
+    """From end to end of where the model is, by column of space."""
+    places = np.asarray(fitted.posterior.basis_places)[:, : fitted.translation.num_space]
+    extent = np.ptp(places, axis=0)
+    return np.where(extent > 0, extent, 1.0)
+
+
+def _unexplained_by_noise(fitted: Fitted) -> float:
+    """The variance that pseudo-points leave unexplained, on average over rows kept, by that of the noise."""
+    likelihood, batches = fitted.model.likelihood, fitted.posterior.batches
+    if not isinstance(likelihood, Gaussian) or not batches or fitted.model.is_exact:
+        return 0.0
+    noise = float(likelihood.variance)
+    return float(np.mean(make_prior(fitted.model, batches[0]).unexplained)) / noise if noise > 0 else 0.0
 
 
 def _hidden(

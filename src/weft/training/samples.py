@@ -23,11 +23,12 @@ from weft.model import Model
 
 __all__ = ["LeftOut", "Stack", "choose_rows", "leave_out", "log_evidence_of", "sample_rows", "stack_rows"]
 
-NUM_TIMES = 10
 NUM_ROWS = 200
+NUM_PLACES = 20
 _ROUND = 10
-# Times of a sample that follow each other.
-_IN_A_ROW = 5
+# Rows a place on average, below which places are not seen again; of so many times as many rows neighbours are then chosen.
+_REPEATS = 4.0
+_CHOICE = 5
 # The furthest times of a sample are so many steps apart, if the series is as long.
 _LONGEST = 200
 
@@ -75,7 +76,7 @@ def choose_rows(
 ) -> list[Int[np.ndarray, " _"]]:
     """The numbers of the rows of each sample, at most `NUM_ROWS`."""
     generator = np.random.default_rng(seed)
-    plain = _lags(len(data.times))
+    plain = _lags(data)
     seasonal = [lags for period in periods if (lags := _seasonal_lags(len(data.times), period)) is not None]
     chosen = []
     for number in range(num_samples):
@@ -129,12 +130,6 @@ def _choose(
     first = round((number + 0.5) / num_samples * max(num_times - 1 - lags[-1], 0))
     times = np.clip(first + (lags if number % 4 < 2 else lags[-1] - lags[::-1]), 0, num_times - 1)
     rows = np.concatenate([np.arange(layout.offsets[time], layout.offsets[time + 1]) for time in np.unique(times)])
-    # Where a time has few rows (a sale, a float), more times make up for it.
-    reach = 1
-    while len(rows) < NUM_ROWS and reach < num_times:
-        low, high = max(first - reach, 0), min(first + lags[-1] + reach, num_times - 1)
-        rows = np.arange(layout.offsets[low], layout.offsets[high + 1])
-        reach *= 2
     there, count = np.unique(place[rows], return_counts=True)
     places = data.places[there][:, :num_space]
     deviations = data.places[:, :num_space].std(axis=0)
@@ -150,13 +145,21 @@ def _choose(
     return taken if len(taken) <= NUM_ROWS else np.sort(generator.choice(taken, NUM_ROWS, replace=False))
 
 
-def _lags(num_times: int) -> Int[np.ndarray, " lag"]:
-    """Times of a sample counted from its first: some in a row, the others at growing distances."""
-    furthest = min(_LONGEST, num_times - 1)
-    in_a_row = np.arange(min(_IN_A_ROW, num_times))
-    if furthest <= NUM_TIMES:
-        return np.arange(min(NUM_TIMES, num_times))
-    growing = np.geomspace(_IN_A_ROW + 1, furthest, NUM_TIMES - _IN_A_ROW).round().astype(np.int64)
+def _lags(data: Observations) -> Int[np.ndarray, " lag"]:
+    """Times of a sample counted from its first: half of them in a row, the others at growing distances.
+
+    As many as fill a sample with twenty places, or with all there are where they are fewer; many more where no place is seen
+    twice (a sale, a float), so that there are neighbours to choose from.
+    """
+    num_times = len(data.times)
+    per_time = min(data.num_rows / num_times, NUM_PLACES)
+    choice = 1 if data.num_rows >= _REPEATS * len(data.places) else _CHOICE
+    wanted = int(min(max(choice * NUM_ROWS // per_time, 2), num_times))
+    furthest = min(max(_LONGEST, 2 * wanted), num_times - 1)
+    if furthest <= wanted:
+        return np.arange(wanted)
+    in_a_row = np.arange(wanted // 2)
+    growing = np.geomspace(max(wanted // 2, 1), furthest, wanted - wanted // 2).round().astype(np.int64)
     return np.unique(np.concatenate([in_a_row, growing]))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
+from weft.engines.cpu.threads import single_blas_thread
 from weft.model import Model
 from weft.scores import crps_gaussian
 from weft.training.parameters import ParameterSpace, Path, Prior, log_prior, make_space, prior_terms
@@ -80,17 +81,19 @@ class Selection(NamedTuple):
 
 def select(start: Draft, candidates: Sequence[Candidate], learning: Stack, checking: Stack) -> Selection:
     """Learn `start` from the samples, then each candidate in turn from where the draft kept so far stands."""
-    kept = _Learned.from_draft(start, learning, checking, _ITERATIONS)
     trials = []
-    for candidate in candidates:
-        changed = candidate.change(kept.draft)
-        if changed is None:
-            continue
-        tried = _Learned.from_draft(changed, learning, checking, _ITERATIONS_AGAIN)
-        trial = _judge(candidate.name, kept, tried, learning.num_rows)
-        trials.append(trial)
-        if trial.kept:
-            kept = tried
+    # Matrices of a few hundred rows: threads would wait for each other longer than they work.
+    with single_blas_thread():
+        kept = _Learned.from_draft(start, learning, checking, _ITERATIONS)
+        for candidate in candidates:
+            changed = candidate.change(kept.draft)
+            if changed is None:
+                continue
+            tried = _Learned.from_draft(changed, learning, checking, _ITERATIONS_AGAIN)
+            trial = _judge(candidate.name, kept, tried, learning.num_rows)
+            trials.append(trial)
+            if trial.kept:
+                kept = tried
     return Selection(kept.draft, tuple(trials))
 
 

@@ -25,8 +25,8 @@ from weft.model import Model
 __all__ = ["Noise", "find_noise"]
 
 # Rows a place has on average, below which its noise cannot be told.
-_FEWEST_ROWS = 20.0
-_FEWEST_PLACES = 5
+_FEWEST_ROWS = 50.0
+_FEWEST_PLACES = 10
 # Variance between places of the logarithm of the noise variance: a smaller one would change no score.
 _LEAST_VARIANCE = 0.02
 # A squared residual counts up to so many times what is expected, so that one wild row does not make a noisy place.

@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: MIT
+"""What a kernel is made of when nothing is said: a slow and a fast component, and changes to try on samples of the rows.
+
+Measured by leaving places out: a local component (short range in space, slow in time) took 15 % off the error of daily
+temperatures in Croatia and 5 % off that of new stations in the United States, Matern-1/2 in place of 3/2 in space 16 % and
+6 % off German PM10; elsewhere the same changes did nothing or harm. So they are tried, not taken.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import final
+
+import numpy as np
+from jaxtyping import Float
+from scipy.spatial import cKDTree
+
+from weft.data.observations import Observations
+from weft.estimator.defaults import Shares, median_step
+from weft.estimator.seasonality import frozen_names, seasonal_component
+from weft.kernels import Columns, Constant, Kernel, Matern12, Matern32, Separable, SumSeparable
+from weft.model import Model
+from weft.training.parameters import Prior
+from weft.training.priors import WithinReach
+from weft.training.samples import NUM_ROWS, sample_rows
+from weft.training.selection import Candidate, Draft, Selection, select
+
+__all__ = [
+    "AUTO",
+    "FAST",
+    "LOCAL",
+    "NAMED",
+    "PLACES",
+    "SLOW",
+    "Scales",
+    "choose_components",
+    "degenerate_scales",
+    "named_components",
+    "priors_for",
+    "scales_of",
+]
+
+AUTO = "auto"
+SLOW, FAST, LOCAL = "slow", "fast", "local"
+# Levels of places as a component of an exact model; others find them as a habit around the field.
+PLACES = "places"
+NAMED = (SLOW, FAST, LOCAL)
+# The fast component starts at so many steps between times.
+_FAST_STEPS = 3.0
+# Of the others' length in space, and of a unit variance: where the local component starts.
+_LOCAL_PART = 0.1
+_LOCAL_VARIANCE = 0.1
+# A length in space, by the usual distance between neighbours, over which nothing is shared.
+_ALONE = 1e-3
+# A length beyond so many extents, or below this part of the usual distance between neighbours, no data can tell.
+_EXTENTS = 10.0
+_SPACINGS = 0.1
+_SAMPLES = 24
+# Rows below which there is nothing to choose by.
+_FEWEST_ROWS = 2_000
+# Variance by that of all components and the noise, below which a component, or the noise, is as good as not there.
+_NOTHING = 1e-4
+# Correlation of the mean over places with itself a period later, beyond that half a period later, that asks for a season.
+_ASKS = 0.1
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Scales:
+    """Lengths of a table in the units of its coordinates: where components start and what priors allow."""
+
+    length: Float[np.ndarray, " space"]
+    extent: Float[np.ndarray, " space"]
+    spacing: Float[np.ndarray, " space"]
+    slow: float
+    fast: float
+    reach: WithinReach
+    duration: WithinReach
+    num_columns: int
+
+    def in_space(self, kind: Callable[..., Kernel], factor: float) -> Kernel:
+        """A kernel of the columns of space, told to look past covariates."""
+        kernel = kind(factor * self.length)
+        num_space = len(self.length)
+        return kernel if self.num_columns == num_space else Columns(kernel, range(num_space))
+
+
+def scales_of(data: Observations, num_space: int, alike: Sequence[int]) -> Scales:
+    """`alike` are the columns of space that are directions of one map."""
+    places = data.places[:, :num_space]
+    deviations = places.std(axis=0)
+    length = 2.0 * np.where(deviations > 0, deviations, 1.0)
+    extent = np.where(deviations > 0, np.ptp(places, axis=0), 1.0)
+    apart = cKDTree(places / length).query(places / length, k=[2])[0] if len(places) > 1 else np.empty(0)
+    apart = apart[np.isfinite(apart) & (apart > 0)]
+    spacing = length * (float(np.median(apart)) if len(apart) else 1.0)
+    step, span = median_step(data.times), float(np.ptp(data.times))
+    fast = min(_FAST_STEPS * step, span / 2)
+    return Scales(
+        length=length,
+        extent=extent,
+        spacing=spacing,
+        slow=float(max(np.sqrt(fast * span), 2 * fast)),
+        fast=fast,
+        reach=WithinReach(_SPACINGS * spacing, _EXTENTS * extent, tuple(alike)),
+        duration=WithinReach(_SPACINGS * step, _EXTENTS * span),
+        num_columns=data.places.shape[1],
+    )
+
+
+def named_components(names: Sequence[str], scales: Scales, shares: Shares) -> list[Separable]:
+    """Components of these names, each where it starts."""
+    made = {
+        SLOW: lambda: Separable(space=scales.in_space(Matern32, 1.0), time=Matern32(scales.slow), variance=shares.slow),
+        FAST: lambda: Separable(space=scales.in_space(Matern32, 1.5), time=Matern12(scales.fast), variance=shares.fast),
+        LOCAL: lambda: _local(scales),
+    }
+    return [made[name]() for name in names]
+
+
+def choose_components(
+    start: Draft,
+    data: Observations,
+    num_space: int,
+    scales: Scales,
+    periods: Mapping[str, float],
+    *,
+    is_exact: bool,
+    seed: int,
+) -> Selection:
+    """The draft with what samples of `data` ask for; `periods` are the seasons that may be tried, by name.
+
+    `is_exact` says that every place will have a pseudo-point, so that levels of places can be a component.
+    """
+    if data.num_rows < _FEWEST_ROWS:
+        return Selection(start, ())
+    step = median_step(data.times)
+    asked = {name: period for name, period in periods.items() if _asks_for(data, period)}
+    lags = [period / step for period in asked.values()]
+    # A small table has no more to say than its rows a few times over.
+    count = min(_SAMPLES, max(2, 2 * data.num_rows // NUM_ROWS))
+    learning, checking = (
+        sample_rows(data, count, num_space=num_space, seed=seed + number, periods=lags) for number in (0, 1)
+    )
+    candidates = [
+        Candidate("slow component rough in space", lambda draft: _rougher(draft, SLOW)),
+        Candidate("fast component rough in space", lambda draft: _rougher(draft, FAST)),
+        Candidate("local component", lambda draft: _with_local(draft, scales)),
+        *([Candidate("levels of places", lambda draft: _with_levels(draft, scales))] if is_exact else []),
+        *(
+            Candidate(f"{name} season", _season(name, seasonal_component(period, data.places[:, :num_space], step)))
+            for name, period in asked.items()
+        ),
+    ]
+    return select(start, candidates, learning, checking)
+
+
+def priors_for(names: Sequence[str], scales: Scales) -> dict[str, Prior]:
+    """Weak priors on the lengths of the components that have any."""
+    inside = "" if scales.num_columns == len(scales.length) else ".kernel"
+    found: dict[str, Prior] = {}
+    for number, name in enumerate(names):
+        if name in NAMED:
+            found[f"kernel.components[{number}].space{inside}.lengthscale"] = scales.reach
+            found[f"kernel.components[{number}].time.lengthscale"] = scales.duration
+    return found
+
+
+def degenerate_scales(model: Model, names: Sequence[str], extent: Float[np.ndarray, " space"]) -> list[str]:
+    """What no data can have told, in words: a length that is endless in one direction alone, a component that is not there."""
+    components = model.kernel.components
+    variances = np.array([float(component.variance) for component in components])
+    noise = getattr(model.likelihood, "variance", None)
+    total = float(variances.sum()) + (0.0 if noise is None else float(noise))
+    found = []
+    for name, component, variance in zip(names, components, variances, strict=True):
+        if variance < _NOTHING * total:
+            found.append(
+                f"The {name} component has no variance to speak of: leave it out (components=...), it tells nothing."
+            )
+            continue
+        inner = component.space.kernel if isinstance(component.space, Columns) else component.space
+        lengths = np.atleast_1d(np.asarray(getattr(inner, "lengthscale", np.empty(0))))
+        if len(lengths) != len(extent) or len(lengths) < 2:
+            continue
+        ratio = lengths / extent
+        if np.any(ratio > _EXTENTS) and np.any(ratio < 1.0):
+            found.append(
+                f"The {name} component is {np.max(ratio):.0f} times as long as the map in one direction and "
+                f"{np.min(ratio):.2g} in another, which makes maps with stripes: leave a column of space out, or give the "
+                "kernel one length for both."
+            )
+    if noise is not None and 0 < float(noise) < _NOTHING**2 * total:
+        found.append("The noise is as good as zero: rows may repeat each other, or a component has taken its place.")
+    return found
+
+
+def _asks_for(data: Observations, period: float) -> bool:
+    """Whether there are two periods, and what places have in common is more alike a period later than half of one."""
+    if np.ptp(data.times) < 2 * period:
+        return False
+    counts = np.asarray(data.grouping.layout.counts)
+    mean = np.bincount(np.asarray(data.grouping.time_of_row), np.asarray(data.values), len(counts)) / np.maximum(
+        counts, 1
+    )
+    mean = np.where(counts > 0, mean - np.average(mean, weights=counts), np.nan)
+
+    def correlation(lag: float) -> float:
+        other = np.interp(data.times + lag, data.times, np.arange(len(data.times)))
+        there = data.times + lag <= data.times[-1]
+        pairs = np.stack([mean[there], mean[np.rint(other[there]).astype(np.int64)]])
+        pairs = pairs[:, ~np.isnan(pairs).any(axis=0)]
+        return float(np.mean(pairs[0] * pairs[1]) / max(float(np.nanvar(mean)), 1e-300)) if pairs.size else 0.0
+
+    return correlation(period) - correlation(period / 2) > _ASKS
+
+
+def _rougher(draft: Draft, name: str) -> Draft | None:
+    """Matern-1/2 in place of 3/2 in space, at twice the length: about as correlated at middling distances."""
+    if name not in draft.names:
+        return None
+    number = draft.names.index(name)
+    components = list(draft.model.kernel.components)
+    space = components[number].space
+    inner = space.kernel if isinstance(space, Columns) else space
+    if not isinstance(inner, Matern32):
+        return None
+    rough = Matern12(2.0 * np.asarray(inner.lengthscale))
+    components[number] = Separable(
+        space=Columns(rough, space.columns) if isinstance(space, Columns) else rough,
+        time=components[number].time,
+        variance=components[number].variance,
+    )
+    return dataclasses.replace(draft, model=_with_components(draft.model, components))
+
+
+def _local(scales: Scales) -> Separable:
+    return Separable(
+        space=scales.in_space(Matern12, _LOCAL_PART), time=Matern12(2 * scales.slow), variance=_LOCAL_VARIANCE
+    )
+
+
+def _with_local(draft: Draft, scales: Scales) -> Draft | None:
+    if LOCAL in draft.names:
+        return None
+    names = (*draft.names, LOCAL)
+    number = len(draft.names)
+    priors = {
+        name: prior
+        for name, prior in priors_for(names, scales).items()
+        if name.startswith(f"kernel.components[{number}]")
+    }
+    return dataclasses.replace(
+        draft,
+        model=_with_components(draft.model, [*draft.model.kernel.components, _local(scales)]),
+        names=names,
+        priors={**draft.priors, **priors},
+    )
+
+
+def _with_levels(draft: Draft, scales: Scales) -> Draft:
+    number = len(draft.names)
+    alone = scales.in_space(lambda length: Matern12(_ALONE * scales.spacing), 1.0)
+    return dataclasses.replace(
+        draft,
+        model=_with_components(
+            draft.model,
+            [*draft.model.kernel.components, Separable(space=alone, time=Constant(), variance=_LOCAL_VARIANCE)],
+        ),
+        names=(*draft.names, PLACES),
+        frozen=(*draft.frozen, f"kernel.components[{number}].space"),
+    )
+
+
+def _season(name: str, component: Separable) -> Callable[[Draft], Draft | None]:
+    def change(draft: Draft) -> Draft | None:
+        if name in draft.names:
+            return None
+        return dataclasses.replace(
+            draft,
+            model=_with_components(draft.model, [*draft.model.kernel.components, component]),
+            names=(*draft.names, name),
+            frozen=(*draft.frozen, *frozen_names(len(draft.names), 1)),
+        )
+
+    return change
+
+
+def _with_components(model: Model, components: Sequence[Separable]) -> Model:
+    return Model(SumSeparable(components), model.likelihood, None, model.mean)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""Components chosen by samples of a table, habits of its places, and scales that no data can have told."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import weft
+from weft.estimator.components import degenerate_scales
+
+PLACES, DAYS = 16, 150
+LATE, LOUD, HIGH = 7, 3, 5
+
+
+@pytest.fixture(scope="module")
+def table() -> pd.DataFrame:
+    """A field that forgets in two days, with one place a day late, one noisy and one that reads high."""
+    rng = np.random.default_rng(4)
+    lon, lat = rng.uniform(10, 13, PLACES), rng.uniform(44, 46, PLACES)
+    where = np.column_stack([78 * lon, 111 * lat])
+    distance = np.sqrt(np.sum((where[:, None] - where) ** 2, axis=-1)) / 150 * np.sqrt(3)
+    factor = np.linalg.cholesky((1 + distance) * np.exp(-distance) + 1e-9 * np.eye(PLACES))
+    field = np.zeros((DAYS + 1, PLACES))
+    for day in range(1, DAYS + 1):
+        field[day] = 0.6 * field[day - 1] + 0.8 * factor @ rng.normal(size=PLACES)
+    values = 3 * field[1:]
+    values[:, LATE] = 3 * field[:-1, LATE]
+    deviation = np.full(PLACES, 0.4)
+    deviation[LOUD] = 1.6
+    values = 10 + values + deviation * rng.normal(size=values.shape)
+    values[:, HIGH] += 4.0
+    days = np.repeat(pd.date_range("2021-03-01", periods=DAYS), PLACES)
+    columns = {"lon": np.tile(lon, DAYS), "lat": np.tile(lat, DAYS), "place": np.tile(np.arange(PLACES), DAYS)}
+    return pd.DataFrame({"day": days, **columns, "value": values.ravel()})
+
+
+@pytest.fixture(scope="module")
+def fitted(table) -> weft.SpaceTimeGP:
+    roles = {"time": "day", "space": ("lon", "lat"), "target": "value"}
+    return weft.SpaceTimeGP(**roles, components="auto", habits="auto", progress=None).fit(table)
+
+
+def test_what_was_tried_is_told(fitted):
+    assert any(line.startswith("slow component rough in space") for line in fitted.fitted_.trials)
+    assert "tried: local component" in fitted.summary()
+    assert fitted.component_names_[:2] == ("slow", "fast")
+
+
+def test_dates_that_are_off_are_listed(fitted, table):
+    places = table.drop_duplicates("place").reset_index(drop=True)
+    found = fitted.habits_
+    assert list(found.columns) == ["lon", "lat", "habit", "value", "sd", "found"]
+    clear = found[(found["habit"] == "shift") & found["found"]]
+    assert len(clear) == 1
+    away = np.hypot(clear["lon"].to_numpy() - places["lon"][LATE], clear["lat"].to_numpy() - places["lat"][LATE])
+    assert away[0] < 1e-6
+    assert clear["value"].iloc[0] == -1.0
+    assert "dated a step off" in fitted.summary()
+
+
+def test_answers_survive_a_file(fitted, table, tmp_path):
+    fitted.save(tmp_path / "model.weft")
+    loaded = weft.load(tmp_path / "model.weft")
+    asked = table.iloc[::97]
+    pd.testing.assert_frame_equal(loaded.predict(asked), fitted.predict(asked))
+    assert loaded.fitted_.trials == fitted.fitted_.trials
+    pd.testing.assert_frame_equal(loaded.habits_, fitted.habits_)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"components": ("slow", "quick")}, "components must be 'auto' or some of slow, fast, local, yearly"),
+        ({"components": ("yearly",)}, "one of slow, fast, local at least"),
+        (
+            {"habits": ("level", "mood")},
+            "habits must be 'auto', None or some of shift, level, noise; one of them is 'mood'",
+        ),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(table, settings, said):
+    gp = weft.SpaceTimeGP(time="day", space=("lon", "lat"), target="value", progress=None, **settings)
+    with pytest.raises(ValueError, match=said):
+        gp.fit(table.iloc[:300])
+
+
+def test_named_components_are_taken_as_they_are(table):
+    gp = weft.SpaceTimeGP(
+        time="day",
+        space=("lon", "lat"),
+        target="value",
+        components=("fast", "local"),
+        habits=None,
+        max_iterations=1,
+        progress=None,
+    ).fit(table.iloc[:400])
+    assert gp.component_names_ == ("fast", "local")
+    assert gp.fitted_.trials == ()
+    assert len(gp.habits_) == 0
+
+
+def test_degenerate_scales_are_named():
+    def kernel(lengths: list[float], variance: float) -> weft.Separable:
+        return weft.Separable(space=weft.Matern32(lengths), time=weft.Matern12(2.0), variance=variance)
+
+    extent = np.array([500.0, 300.0])
+    stripes = weft.Model(kernel([66_300.0, 9.8], 0.7) + kernel([100.0, 80.0], 0.2), weft.Gaussian(0.1))
+    (said,) = degenerate_scales(stripes, ("slow", "fast"), extent)
+    assert "The slow component is 133 times as long as the map in one direction and 0.033 in another" in said
+    gone = weft.Model(kernel([100.0, 80.0], 0.7) + kernel([100.0, 80.0], 1e-6), weft.Gaussian(0.1))
+    (said,) = degenerate_scales(gone, ("slow", "fast"), extent)
+    assert said.startswith("The fast component has no variance")
+    # Long in every direction is a slope, not a stripe; and noise may be small, but not as good as nothing.
+    fine = weft.Model(kernel([60_000.0, 50_000.0], 9.0) + kernel([100.0, 80.0], 0.2), weft.Gaussian(0.01))
+    assert degenerate_scales(fine, ("slow", "fast"), extent) == []
+    silent = weft.Model(kernel([100.0, 80.0], 0.7) + kernel([50.0, 80.0], 0.2), weft.Gaussian(1e-10))
+    assert "noise is as good as zero" in degenerate_scales(silent, ("slow", "fast"), extent)[0]
