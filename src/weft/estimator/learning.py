@@ -208,7 +208,8 @@ def _with_habits(
     if "noise" in names:
         tails = tails_of_places(field_of, data, habits, num_space, settings.seed)
         habits = habits if tails is None else (*habits, tails)
-    return result, with_habits(field_of, data, habits)
+    # The field has seen just these rows already where nobody has a habit.
+    return result, with_habits(field_of, data, habits) if habits else field
 
 
 def _options_for(settings: Options, *data: Observations) -> dict[str, Any]:
