@@ -69,3 +69,22 @@ def test_one_model_is_enough_for_a_small_table(table):
 def test_what_regions_may_be(table):
     with pytest.raises(ValueError, match="regions must be 'auto', a number, or None"):
         weft.SpaceTimeGP(**ARGUMENTS, regions="many").fit(table[:60])
+
+
+def test_places_that_hardly_repeat_are_learned_from_small_exact_blocks():
+    """Each row at a place of its own, and eddies shorter than a hundred pseudo-points can hold: a bound would call them noise."""
+    rng = np.random.default_rng(2)
+    waves = rng.normal(size=(60, 2)) / 0.12
+    phase = rng.uniform(0, 2 * np.pi, 60)
+    places = rng.uniform(0, 3.0, size=(600, 2))
+    times = np.sort(rng.uniform(0, 30.0, 600))
+    field = np.sqrt(2 / 60) * np.cos(places @ waves.T + phase + 0.02 * times[:, None]).sum(axis=1)
+    table = pd.DataFrame({"t": times, "a": places[:, 0], "b": places[:, 1], "y": field + 0.1 * rng.normal(size=600)})
+    train, test = table[::2].reset_index(drop=True), table[1::2].reset_index(drop=True)
+    errors = {}
+    for name, rows in (("blocks", "auto"), ("bound", None)):
+        gp = weft.SpaceTimeGP(
+            time="t", space=("a", "b"), target="y", learning_rows=rows, max_iterations=25, progress=None
+        ).fit(train)
+        errors[name] = float(np.sqrt(np.mean((gp.predict(test)["mean"] - test["y"]) ** 2)))
+    assert errors["blocks"] < 0.9 * errors["bound"]

@@ -17,6 +17,7 @@ from scipy.spatial import cKDTree
 from weft.data.observations import Observations
 from weft.estimator.defaults import Shares, median_step
 from weft.estimator.seasonality import frozen_names, seasonal_component
+from weft.inference.division import REPEATS
 from weft.kernels import Columns, Constant, Kernel, Matern12, Matern32, Separable, SumSeparable
 from weft.model import Model
 from weft.training.parameters import Prior
@@ -44,6 +45,8 @@ SLOW, FAST, LOCAL = "slow", "fast", "local"
 # Levels of places as a component of an exact model; others find them as a habit around the field.
 PLACES = "places"
 NAMED = (SLOW, FAST, LOCAL)
+# Rows around a place that tell of it.
+_NEIGHBOURS = 30
 # The fast component starts at so many steps between times.
 _FAST_STEPS = 3.0
 # Of the others' length in space, and of a unit variance: where the local component starts.
@@ -73,11 +76,12 @@ class Scales:
     spacing: Float[np.ndarray, " space"]
     slow: float
     fast: float
+    fast_part: float | Float[np.ndarray, " space"]
     reach: WithinReach
     duration: WithinReach
     num_columns: int
 
-    def in_space(self, kind: Callable[..., Kernel], factor: float) -> Kernel:
+    def in_space(self, kind: Callable[..., Kernel], factor: float | Float[np.ndarray, " space"]) -> Kernel:
         """A kernel of the columns of space, told to look past covariates."""
         kernel = kind(factor * self.length)
         num_space = len(self.length)
@@ -93,7 +97,7 @@ def scales_of(data: Observations, num_space: int, alike: Sequence[int]) -> Scale
     apart = cKDTree(places / length).query(places / length, k=[2])[0] if len(places) > 1 else np.empty(0)
     apart = apart[np.isfinite(apart) & (apart > 0)]
     spacing = length * (float(np.median(apart)) if len(apart) else 1.0)
-    step, span = median_step(data.times), float(np.ptp(data.times))
+    step, span = _usual_step(data), float(np.ptp(data.times))
     fast = min(_FAST_STEPS * step, span / 2)
     return Scales(
         length=length,
@@ -101,17 +105,35 @@ def scales_of(data: Observations, num_space: int, alike: Sequence[int]) -> Scale
         spacing=spacing,
         slow=float(max(np.sqrt(fast * span), 2 * fast)),
         fast=fast,
+        # Where every row is at a place of its own, what is fast is also near: between the spacing of rows and the map's size.
+        fast_part=np.sqrt(spacing / length) if _hardly_repeats(data) else 1.5,
         reach=WithinReach(_SPACINGS * spacing, _EXTENTS * extent, tuple(alike)),
         duration=WithinReach(_SPACINGS * step, _EXTENTS * span),
         num_columns=data.places.shape[1],
     )
 
 
+def _usual_step(data: Observations) -> float:
+    """The time from one row to the next nearby: the usual step of the series where places come again and again.
+
+    Elsewhere times next to each other are of places far apart, and say nothing; of rows spread evenly over the span, so many
+    neighbours of a place are so many steps.
+    """
+    step = median_step(data.times)
+    return max(step, float(np.ptp(data.times)) / _NEIGHBOURS) if _hardly_repeats(data) else step
+
+
+def _hardly_repeats(data: Observations) -> bool:
+    return data.num_rows < REPEATS * len(data.places)
+
+
 def named_components(names: Sequence[str], scales: Scales, shares: Shares) -> list[Separable]:
     """Components of these names, each where it starts."""
     made = {
         SLOW: lambda: Separable(space=scales.in_space(Matern32, 1.0), time=Matern32(scales.slow), variance=shares.slow),
-        FAST: lambda: Separable(space=scales.in_space(Matern32, 1.5), time=Matern12(scales.fast), variance=shares.fast),
+        FAST: lambda: Separable(
+            space=scales.in_space(Matern32, scales.fast_part), time=Matern12(scales.fast), variance=shares.fast
+        ),
         LOCAL: lambda: _local(scales),
     }
     return [made[name]() for name in names]

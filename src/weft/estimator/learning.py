@@ -21,6 +21,7 @@ from weft.estimator.fitted import Fitted
 from weft.estimator.placement import choose_pseudo_points
 from weft.estimator.translation import Translation, learn_translation
 from weft.estimator.wide import answering
+from weft.inference.division import REPEATS
 from weft.inference.habits import Habit
 from weft.inference.habits.shift import find_shift
 from weft.inference.posterior import Posterior
@@ -145,8 +146,10 @@ def names_of_habits(settings: Options) -> tuple[str, ...]:
 def _learned(
     settings: Options, start: Start, data: Observations, num_space: int, options: dict[str, Any]
 ) -> tuple[FitResult, Sequence[Observations]]:
-    """Parameters, and the rows they are learned from: small exact blocks where components were chosen, else the series."""
-    if not start.trials:
+    """Parameters, and the rows they are learned from: small exact blocks where components were chosen or no place comes again, else
+    the series.
+    """
+    if not start.trials and not _places_hardly_repeat(settings, start.model, data, num_space):
         chosen = _rows_to_learn_from(settings, start.model, data)
         result = fit(
             start.model, chosen, frozen=start.frozen, priors=start.priors, **_options_for(settings, chosen), **options
@@ -155,19 +158,46 @@ def _learned(
     # Too few pseudo-points would teach the wrong parameters, so none stand between these and the data.
     exact = Model(start.model.kernel, start.model.likelihood, None, start.model.mean)
     blocks = [block.data for block in choose_blocks(exact, data, work=_BLOCKS_WORK, seed=settings.seed)]
+    logger.info(
+        "parameters are learned from %d small parts of the table, %s of %s rows, each modelled exactly; predictions use all of them",
+        len(blocks),
+        f"{sum(block.num_rows for block in blocks):,}",
+        f"{data.num_rows:,}",
+    )
+    most = min(_ITERATIONS_FROM_SAMPLES, settings.max_iterations)
     result = fit(
         exact,
         blocks if len(blocks) > 1 else blocks[0],
         frozen=start.frozen,
         priors=start.priors,
-        **_options_for(settings, *blocks) | {"max_iterations": min(_ITERATIONS_FROM_SAMPLES, settings.max_iterations)},
+        **_options_for(settings, *blocks) | ({"max_iterations": most} if start.trials else {}),
         **options,
     )
+    if not start.trials:
+        # Regions answer, or one matrix over all rows: no pseudo-points need places.
+        return result, blocks
     kernel = result.model.kernel
     assert isinstance(kernel, SumSeparable)
     points = choose_pseudo_points(settings.pseudo_points, data, num_space, kernel, seed=settings.seed)
     model = Model(kernel, result.model.likelihood, points, result.model.mean)
     return dataclasses.replace(result, model=model), blocks
+
+
+def _places_hardly_repeat(settings: Options, model: Model, data: Observations, num_space: int) -> bool:
+    """Whether nearly every row is at a place of its own and nobody asked for pseudo-points or rows to learn from.
+
+    There a bound with as many pseudo-points as a budget allows learns the wrong parameters: on ocean floats its noise had
+    swallowed the eddies. Places with covariates are told apart by them, which is another matter.
+    """
+    return (
+        settings.learning_rows == "auto"
+        and isinstance(settings.pseudo_points, str)
+        and settings.regions is not None
+        and isinstance(model.likelihood, Gaussian)
+        and data.places.shape[1] == num_space
+        and not model.is_exact
+        and data.num_rows < REPEATS * len(data.places)
+    )
 
 
 def _with_habits(
@@ -191,7 +221,7 @@ def _with_habits(
         return result, with_habits(given(result.model), data, dated)
     later = tuple(name for name in names if name != "shift")
     level = find_habits(tuple(name for name in later if name == "level"), field, told, num_space)
-    if level and not start.trials:
+    if level and not start.trials and len(learned_from) == 1:
         # With the levels gone, what was noise is less so; then the levels once more, given the better field.
         again = _options_for(settings, *learned_from) | {
             "max_iterations": min(_ITERATIONS_AGAIN, settings.max_iterations)

@@ -11,7 +11,7 @@ from weft.arrays import require_whole
 from weft.data.observations import Observations
 from weft.engines.dense import DenseEngine
 from weft.estimator.budget import PASS_WORK
-from weft.inference.division import Division
+from weft.inference.division import REPEATS, Division
 from weft.inference.exact_work import exact_work
 from weft.inference.posterior import Posterior
 from weft.inference.prior import time_variances_at, unexplained_at_data
@@ -47,16 +47,15 @@ def answering(settings: Options, model: Model, data: Observations, num_space: in
         return condition(model, data, **how)
     if not isinstance(settings.regions, str):
         return condition_regions(exact, data, num_regions=int(settings.regions), engine=settings.engine)
-    if model.is_exact or _is_cheap(exact, data):
+    may_be_one = model.is_exact and data.num_rows >= REPEATS * len(data.places)
+    if may_be_one or _is_cheap(exact, data):
         return condition(exact, data, **how)
-    share = unexplained_share(model, data)
-    if share <= MOST_UNEXPLAINED:
+    if not model.is_exact and unexplained_share(model, data) <= MOST_UNEXPLAINED:
         return condition(model, data, **how)
     found = condition_regions(exact, data, engine=settings.engine)
     logger.info(
-        "%d regions answer, each exactly: the pseudo-points that one model may have would leave %.0f %% of the variance unexplained",
+        "%d regions answer, each exactly: the pseudo-points that one model may have would leave too much unexplained",
         found.num_regions,
-        100 * share,
     )
     return found
 
