@@ -11,7 +11,8 @@ from jaxtyping import Float, Int
 from scipy.spatial import KDTree
 
 from weft.arrays import AnyArray, ArrayLike, Given, require_float64
-from weft.data.observations import Observations, distinct_places
+from weft.data.observations import Observations
+from weft.data.places import distinct_places
 from weft.kernels import Kernel, Matern32, Separable, SumSeparable
 
 __all__ = ["place"]

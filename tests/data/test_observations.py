@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import weft
-from weft.data.observations import distinct_places
+from weft.data.places import distinct_places
 
 SMALL = st.integers(-3, 3).map(float)
 

@@ -127,9 +127,9 @@ def test_draws_folds_and_comparisons_are_asked_for_in_whole_numbers_and_frames(f
 
 
 def test_none_stands_for_no_columns_and_no_seasons(fitted, table):
-    from weft.estimator.building import seasonal_parts
+    from weft.estimator.building import seasonal_parts, several
     from weft.estimator.columns import make_roles
 
     assert make_roles("time", ("lon", "lat"), "value", None).covariates == ()
     clock, data = fitted.translation_.clock, fitted.posterior_.batches[0]
-    assert seasonal_parts(None, data, 2, clock, first=2) == ([], [])
+    assert seasonal_parts(several(None), data, 2, clock, first=2) == ([], [])

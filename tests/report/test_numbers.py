@@ -103,7 +103,8 @@ def test_held_out_scores_are_the_models(written: Written) -> None:
     scores = written.gp.score(written.held_out)
     assert check.by == "held_out"
     assert check.coverage_90 == pytest.approx(scores["coverage_90"])
-    assert check.skill == pytest.approx(scores["crps_skill"])
+    # The best baseline fits a variogram, which magnifies the rounding of values that have been to the model's units and back.
+    assert check.skill == pytest.approx(scores["crps_skill"], rel=1e-5)
     assert check.lines[0].scores[:2] == (f"{scores['mean_crps']:.3f}", f"{scores['rmse']:.3f}")
 
 

@@ -8,7 +8,7 @@ from typing import final
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.data.observations import distinct_places
+from weft.data.places import distinct_places
 from weft.data.tables import distinct_rows
 
 __all__ = ["ROWS_LEFT_OUT", "Baseline", "Forecast", "Record", "as_columns", "make_record", "positive", "sd_by"]

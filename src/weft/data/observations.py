@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from weft.arrays import AnyArray, ArrayLike, is_concrete, require_float64
 from weft.data.layout import Layout
-from weft.data.tables import distinct_rows
+from weft.data.places import distinct_places
 
 
 class Grouping:
@@ -32,17 +32,6 @@ class Grouping:
         self.layout = Layout(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]))
         for array in (self.row, self.times, self.places, self.time_of_row, self.place_of_row):
             array.setflags(write=False)
-
-
-def distinct_places(
-    places: Float[np.ndarray, "row dim"],
-) -> tuple[Float[np.ndarray, "place dim"], Int[np.ndarray, " row"]]:
-    """Distinct rows of `places` in lexicographic order, and for each row which of them it is."""
-    first, number = distinct_rows(list(places.T))
-    order = np.lexsort(places[first].T[::-1])
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return places[first[order]], rank[number]
 
 
 class Observations(eqx.Module):

@@ -54,7 +54,7 @@ def _outside(values: np.ndarray, variable: Any) -> np.ndarray:
     low, high = sorted(ends * factor + offset)
     # Unpacking rounds; a value at the very end of the range is inside.
     slack = _SAME * np.where(np.isfinite([low, high]), np.abs([low, high]), 0.0)
-    return (values < low - slack[0]) | (values > high + slack[1])
+    return np.asarray((values < low - slack[0]) | (values > high + slack[1]))
 
 
 def _filled(values: np.ndarray, variable: Any) -> np.ndarray:

@@ -73,7 +73,7 @@ def build_start(
     shares = variance_shares(data, f, num_space)
     scales = scales_of(data, num_space, alike)
     asked = names_of_components(components)
-    seasons = _several(seasonality)
+    seasons = several(seasonality)
     if kernel is not None:
         if not isinstance(kernel, Separable | SumSeparable):
             raise TypeError(f"kernel must be None, a weft.Separable or a sum of them; it is {kernel!r}")
@@ -116,7 +116,7 @@ def names_of_components(setting: Any) -> tuple[str, ...]:
     """The names that `components` asks for; those of a draft to start from where it is "auto"."""
     if isinstance(setting, str) and setting == AUTO:
         return (SLOW, FAST)
-    names = _several(setting)
+    names = several(setting)
     known = (*NAMED, *PERIODS)
     wrong = [name for name in names if name not in known]
     if wrong or not any(name in NAMED for name in names):
@@ -126,7 +126,7 @@ def names_of_components(setting: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _several(setting: Any) -> tuple[Any, ...]:
+def several(setting: Any) -> tuple[Any, ...]:
     if setting is None:
         return ()
     return (setting,) if isinstance(setting, str | int | float) else tuple(setting)

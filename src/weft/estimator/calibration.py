@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from weft.data.observations import Observations, distinct_places, take_rows
+from weft.data.observations import Observations, take_rows
+from weft.data.places import distinct_places
 from weft.inference.habits import Habit
 from weft.inference.habits.tails import TailsOfPlaces
 from weft.inference.posterior import Posterior

@@ -7,7 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.arrays import require_whole
-from weft.data.observations import Observations, distinct_places
+from weft.data.observations import Observations
+from weft.data.places import distinct_places
 from weft.estimator.budget import PASS_WORK, work_of
 from weft.kernels import SumSeparable
 from weft.pseudo_points import place

@@ -7,7 +7,7 @@ Over many sets of waves the covariance is the kernel's; of one set it is off by 
 import numpy as np
 from jaxtyping import Float
 
-from weft.data.observations import distinct_places
+from weft.data.places import distinct_places
 from weft.inference.paths import Seen, draw_prior
 from weft.inference.prior import chain_at
 from weft.model import Model

@@ -9,7 +9,8 @@ from jaxtyping import Float, Int
 
 from weft.arrays import ArrayLike, require_own_process
 from weft.data.layout import Layout
-from weft.data.observations import as_floats, as_numbers, distinct_places, refuse_rows
+from weft.data.observations import as_floats, as_numbers, refuse_rows
+from weft.data.places import distinct_places
 from weft.inference.prior import chain_at, check_places, check_times, features_at, sizes_of, time_variances_at
 from weft.model import Model
 from weft.state_space.basis import Reduction

@@ -11,7 +11,8 @@ from jaxtyping import Float, Int
 
 from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
 from weft.data.layout import Layout
-from weft.data.observations import Observations, distinct_places
+from weft.data.observations import Observations
+from weft.data.places import distinct_places
 from weft.engines.base import Engine, Moments, shape_of_chain
 from weft.engines.choose import choose_engine
 from weft.inference import joint

@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.arrays import AnyArray, ArrayLike
-from weft.data.observations import Observations, distinct_places
+from weft.data.observations import Observations
+from weft.data.places import distinct_places
 from weft.data.schema import check_arrays
 from weft.inference.habits import FINDERS, HABITS, Habit
 from weft.inference.habits.base import Places, Times, Version
@@ -112,13 +113,9 @@ class PosteriorWithHabits(Posterior):
         return (*self._field.components(asked, places), *(habit.effect(times, places) for habit in self._adding))
 
     def fitted_values(self) -> Float[np.ndarray, " row"]:
-        told = concatenate_observations(self._field.batches)
-        rows = self._untell(told)
-        # A habit may change when a row is held to be, and so the order of rows.
-        as_given = np.empty(told.grouping.num_given)
-        as_given[told.row] = self._field.fitted_values()
-        field = Marginals(as_given[rows.row], np.zeros(rows.num_rows))
-        return self._with_effects(field, rows.row_times, rows.row_places).mean
+        # Not by the field's: a habit may change when a row is held to be, and so the order of rows.
+        rows = concatenate_observations(self.batches)
+        return self.marginals(rows.row_times, rows.row_places).mean
 
     def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
         times, places, asked = self._asked(times, places)

@@ -20,7 +20,8 @@ from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, Given, require_float64, require_whole
 from weft.data.atomic import check_output
-from weft.data.observations import Observations, distinct_places
+from weft.data.observations import Observations
+from weft.data.places import distinct_places
 from weft.engines.base import Engine
 from weft.engines.choose import choose_engine
 from weft.inference.evidence import log_evidence

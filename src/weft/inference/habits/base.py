@@ -8,7 +8,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.data.observations import Observations, distinct_places
+from weft.data.observations import Observations
+from weft.data.places import distinct_places
 from weft.data.schema import Schema
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Emission, Marginals

@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 
-from weft.data.observations import Observations, distinct_places
+from weft.data.observations import Observations
+from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
 from weft.inference.habits.base import Habit, Places, Times, Version, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior

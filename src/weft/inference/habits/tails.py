@@ -8,7 +8,8 @@ from typing import Any, ClassVar, final
 import numpy as np
 from jaxtyping import Float
 
-from weft.data.observations import Observations, distinct_places
+from weft.data.observations import Observations
+from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
 from weft.inference.habits.base import Habit, Places, Times, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
