@@ -2,7 +2,8 @@
 """Models and tables whose numbers were written down with version 0.1 (`numbers.json`) and are not to change.
 
 Draws alone are those of 0.2: the root of a covariance they are made with keeps its digits now, which turns the same random numbers into
-others of the same law. Each case is a function that gives named arrays. Parameters are fixed, or learned in so few steps that rounding stays rounding.
+others of the same law. Each case is a function that gives named arrays. Parameters are fixed, or learned in so few steps that rounding
+stays rounding.
 """
 
 import pathlib
