@@ -76,7 +76,8 @@ class SpaceTimeGP(Options):
     greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix or
     `weft.FourierFeatures` in the scaled coordinates. `learning_rows`: "auto" learns parameters from stretches of the
     series where all of it would take long, and from small parts of the table, each modelled exactly, where hardly any place
-    is measured twice; a number from about so many rows, None from all; predictions always use all rows. `regions`: "auto" lets regions of a wide table answer, each exactly and blended without seams, where the
+    is measured twice; a number from about so many rows, None from all; predictions always use all rows.
+    `regions`: "auto" lets regions of a wide table answer, each exactly and blended without seams, where the
     pseudo-points of one model would leave more than 2 % of the variance unexplained (`regions_` lists them); a number asks
     for so many, None for one model. `place_offsets` gives each place a level of its own where there are fewer
     pseudo-points than places and it makes a difference.
