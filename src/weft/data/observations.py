@@ -34,6 +34,10 @@ class Grouping:
             array.setflags(write=False)
 
 
+# Places are seen again and again where a table has so many rows a place on average.
+_REPEATS = 4.0
+
+
 class Observations(eqx.Module):
     """Measurements `values` at `places` (a row each) and `times`, in any order.
 
@@ -200,3 +204,8 @@ def numbers_per_row(
         bad &= present
     refuse_rows(bad, f"{name} must be finite and {'zero or ' if allows_zero else ''}positive", array)
     return array
+
+
+def places_repeat(data: Observations) -> bool:
+    """Whether places are seen again and again, as stations are; else nearly every row is at a place of its own."""
+    return data.num_rows >= _REPEATS * len(data.places)

@@ -14,10 +14,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial import cKDTree
 
-from weft.data.observations import Observations
+from weft.data.observations import Observations, places_repeat
 from weft.estimator.defaults import Shares, median_step
 from weft.estimator.seasonality import frozen_names, seasonal_component
-from weft.inference.division import REPEATS
 from weft.kernels import Columns, Constant, Kernel, Matern12, Matern32, Separable, SumSeparable
 from weft.model import Model
 from weft.training.parameters import Prior
@@ -106,7 +105,7 @@ def scales_of(data: Observations, num_space: int, alike: Sequence[int]) -> Scale
         slow=float(max(np.sqrt(fast * span), 2 * fast)),
         fast=fast,
         # Where every row is at a place of its own, what is fast is also near: between the spacing of rows and the map's size.
-        fast_part=np.sqrt(spacing / length) if _hardly_repeats(data) else 1.5,
+        fast_part=np.sqrt(spacing / length) if not places_repeat(data) else 1.5,
         reach=WithinReach(_SPACINGS * spacing, _EXTENTS * extent, tuple(alike)),
         duration=WithinReach(_SPACINGS * step, _EXTENTS * span),
         num_columns=data.places.shape[1],
@@ -120,11 +119,7 @@ def _usual_step(data: Observations) -> float:
     neighbours of a place are so many steps.
     """
     step = median_step(data.times)
-    return max(step, float(np.ptp(data.times)) / _NEIGHBOURS) if _hardly_repeats(data) else step
-
-
-def _hardly_repeats(data: Observations) -> bool:
-    return data.num_rows < REPEATS * len(data.places)
+    return max(step, float(np.ptp(data.times)) / _NEIGHBOURS) if not places_repeat(data) else step
 
 
 def named_components(names: Sequence[str], scales: Scales, shares: Shares) -> list[Separable]:

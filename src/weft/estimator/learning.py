@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from weft.arrays import require_whole
 from weft.data.clock import Binning
-from weft.data.observations import Observations, take_rows
+from weft.data.observations import Observations, places_repeat, take_rows
 from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
 from weft.estimator.building import Start, build_start
 from weft.estimator.calibration import tails_of_places
@@ -21,7 +21,6 @@ from weft.estimator.fitted import Fitted
 from weft.estimator.placement import choose_pseudo_points
 from weft.estimator.translation import Translation, learn_translation
 from weft.estimator.wide import answering
-from weft.inference.division import REPEATS
 from weft.inference.habits import Habit
 from weft.inference.habits.shift import find_shift
 from weft.inference.posterior import Posterior
@@ -196,7 +195,7 @@ def _places_hardly_repeat(settings: Options, model: Model, data: Observations, n
         and isinstance(model.likelihood, Gaussian)
         and data.places.shape[1] == num_space
         and not model.is_exact
-        and data.num_rows < REPEATS * len(data.places)
+        and not places_repeat(data)
     )
 
 

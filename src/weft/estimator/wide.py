@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from weft.arrays import require_whole
-from weft.data.observations import Observations
+from weft.data.observations import Observations, places_repeat
 from weft.engines.dense import DenseEngine
 from weft.estimator.budget import PASS_WORK
-from weft.inference.division import REPEATS, Division
+from weft.inference.division import Division
 from weft.inference.exact_work import exact_work
 from weft.inference.posterior import Posterior
 from weft.inference.prior import time_variances_at, unexplained_at_data
@@ -47,7 +47,7 @@ def answering(settings: Options, model: Model, data: Observations, num_space: in
         return condition(model, data, **how)
     if not isinstance(settings.regions, str):
         return condition_regions(exact, data, num_regions=int(settings.regions), engine=settings.engine)
-    may_be_one = model.is_exact and data.num_rows >= REPEATS * len(data.places)
+    may_be_one = model.is_exact and places_repeat(data)
     if may_be_one or _is_cheap(exact, data):
         return condition(exact, data, **how)
     if not model.is_exact and unexplained_share(model, data) <= MOST_UNEXPLAINED:

@@ -8,16 +8,14 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import cKDTree
 
-from weft.data.observations import Observations
+from weft.data.observations import Observations, places_repeat
 from weft.inference.cuts import Cuts, Shares, cut, surroundings
 from weft.inference.exact_work import exact_work, regular
 from weft.inference.nearness import Nearness, learn_nearness
 from weft.model import Model
 
-__all__ = ["REPEATS", "Division", "Region", "divide"]
+__all__ = ["Division", "Region", "divide"]
 
-# Places are seen again and again where a table has so many rows a place on average.
-REPEATS = 4.0
 # One pass over all regions, in operations: some twenty seconds on a core.
 REGIONS_WORK = 2.5e11
 # How many points a region sees, of which a third are its core. Fewer than 30 around the core lose accuracy, more gain little.
@@ -82,7 +80,7 @@ def divide(model: Model, data: Observations, *, num_regions: int | None = None) 
 
     Near is what the model's length scales say; the same table and model give the same regions.
     """
-    with_times = data.num_rows < REPEATS * len(data.places)
+    with_times = not places_repeat(data)
     place_of_row = np.asarray(data.grouping.place_of_row)
     # What is cut: rows, or places with all their rows.
     times = data.row_times if with_times else np.full(len(data.places), data.times[0])

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 
-from weft.data.observations import Observations, take_rows
+from weft.data.observations import Observations, places_repeat, take_rows
 from weft.inference.cuts import cut
 from weft.inference.exact_work import exact_work, regular
 from weft.inference.nearness import learn_nearness
@@ -30,8 +30,6 @@ MOST_BLOCKS = 24
 FEWEST_BLOCKS = 8
 # Fewer times than this in a block tell little about time.
 FEWEST_TIMES = 48
-# Places are seen again and again where the table has so many rows a place on average.
-REPEATS = 4.0
 # Runs of neighbouring times that the times of a scattered block are made of: near ones tell what is fast, far ones what is slow.
 RUNS = 4
 # A compact block of rows is a small copy of the table, longer or briefer by these factors in turn.
@@ -66,11 +64,8 @@ def choose_blocks(model: Model, data: Observations, *, work: float = BLOCKS_WORK
     everything = np.arange(data.num_rows)
     if min(exact_work(model, len(data.places), data.grouping.layout)) <= work:
         return (Block(Kind.WHOLE, everything, data),)
-    if data.num_rows >= REPEATS * len(data.places):
-        chosen = _blocks_of_places(model, data, work, rng)
-    else:
-        chosen = _blocks_of_rows(model, data, work, rng)
-    return tuple(Block(kind, rows, take_rows(data, rows)) for kind, rows in chosen)
+    choose = _blocks_of_places if places_repeat(data) else _blocks_of_rows
+    return tuple(Block(kind, rows, take_rows(data, rows)) for kind, rows in choose(model, data, work, rng))
 
 
 def _blocks_of_places(

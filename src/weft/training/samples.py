@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from weft.arrays import AnyArray
-from weft.data.observations import Observations
+from weft.data.observations import Observations, places_repeat
 from weft.kernels import Kernel
 from weft.likelihoods import Gaussian
 from weft.model import Model
@@ -26,8 +26,6 @@ __all__ = ["LeftOut", "Stack", "choose_rows", "leave_out", "log_evidence_of", "s
 NUM_ROWS = 200
 NUM_PLACES = 20
 _ROUND = 10
-# Rows a place on average, below which places are not seen again; of so many times as many rows neighbours are then chosen.
-_REPEATS = 4.0
 _CHOICE = 5
 # The furthest times of a sample are so many steps apart, if the series is as long.
 _LONGEST = 200
@@ -153,7 +151,7 @@ def _lags(data: Observations) -> Int[np.ndarray, " lag"]:
     """
     num_times = len(data.times)
     per_time = min(data.num_rows / num_times, NUM_PLACES)
-    choice = 1 if data.num_rows >= _REPEATS * len(data.places) else _CHOICE
+    choice = 1 if places_repeat(data) else _CHOICE
     wanted = int(min(max(choice * NUM_ROWS // per_time, 2), num_times))
     furthest = min(max(_LONGEST, 2 * wanted), num_times - 1)
     if furthest <= wanted:
