@@ -2,6 +2,7 @@
 """A fitted estimator copied and sent elsewhere answers with the same bits; a forked child gets a sentence, never a hang."""
 
 import copy
+import functools
 import multiprocessing
 import pickle
 import subprocess
@@ -75,10 +76,11 @@ def test_a_spawned_process_answers(fitted, asked):
 def test_a_forked_child_gets_a_sentence(fitted, asked):
     """It hung: JAX's threads do not come along."""
     fitted.predict(asked)
+    posterior = functools.partial(fitted.posterior_.marginals, fitted.posterior_.times[:1])
     with multiprocessing.get_context("fork").Pool(1) as pool:
-        for question in (fitted.predict, fitted.score, fitted.sample):
+        for question in (fitted.predict, fitted.score, fitted.sample, fitted.update, fitted.fit, posterior):
             with pytest.raises(RuntimeError, match=r"forked from one that had used weft.*'spawn'"):
-                pool.apply_async(question, (asked,)).get(timeout=60)
+                pool.apply_async(question, (asked,)).get(timeout=20)
 
 
 def test_levels_of_places_travel_too():

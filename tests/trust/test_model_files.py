@@ -15,6 +15,7 @@ import weft
 from weft.data.archive import write_archive
 from weft.data.schema import Numbers, check_arrays
 from weft.inference.habits import HABITS
+from weft.inference.regional import condition_regions
 
 FILES = pathlib.Path(__file__).parent.parent / "kept" / "files"
 
@@ -22,7 +23,7 @@ FILES = pathlib.Path(__file__).parent.parent / "kept" / "files"
 class Parts:
     """A model file taken apart: its manifest, and its arrays by name."""
 
-    def __init__(self, name: str):
+    def __init__(self, name: str | pathlib.Path):
         with zipfile.ZipFile(FILES / name) as archive:
             self.manifest = json.loads(archive.read("manifest.json"))
             self.arrays = {
@@ -96,6 +97,7 @@ SPOILED: dict[str, Callable[[Parts], None]] = {
     "fewer times than offsets": cut("times"),
     "no power": put("posterior", "power", value=None),
     "power of 7": put("posterior", "power", value=7.0),
+    "an engine that nobody has": put("posterior", "engine", value="steam"),
     "no constant": put("posterior", "log_constant", value=None),
     "clock of unit x": put("translation", "clock", "unit", value="x"),
     "other columns": put("translation", "scaling", "columns", value=["nowhere"]),
@@ -131,6 +133,60 @@ def test_a_spoiled_habit_was_loaded(tmp_path: pathlib.Path) -> None:
 
 def test_every_habit_says_what_its_file_holds() -> None:
     assert all(habit.schema for habit in HABITS.values())
+
+
+@pytest.fixture(scope="module")
+def regions(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A posterior of four regions: three cuts."""
+    rng = np.random.default_rng(5)
+    model = weft.Model(weft.Separable(space=weft.Matern32([1.2, 0.9]), time=weft.Matern12(4.0)), weft.Gaussian(0.3))
+    data = weft.Observations(rng.uniform(0, 9, 200), rng.uniform(0, 9, (200, 2)), rng.normal(size=200))
+    path = tmp_path_factory.mktemp("regions") / "r.weft"
+    condition_regions(model, data, num_regions=4).save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("part", "position", "value", "words"),
+    [
+        ("column", 0, 99, "points outside"),
+        ("scale", 0, -1.0, "below 0"),
+        ("cut_column", 0, 7, "points outside"),
+        ("cut_value", 0, np.inf, "not finite"),
+        ("cut_lower", 0, np.nan, "NaN"),
+        # A descent from the first cut would come back to it, for ever.
+        ("cut_above", 0, 0, "cuts do not lead"),
+        ("cut_below", 1, 1, "cuts do not lead"),
+        ("cut_below", 2, -77, "cuts do not lead"),
+        ("depth", 1, -1.0, "below 0"),
+        ("counts", 0, 1, "not those of its 'rows'"),
+        ("rows", 0, 10_000, "points outside"),
+        ("rows", 1, 0, "in order|one region"),
+        ("is_core", 0, None, "one region"),
+    ],
+)
+def test_spoiled_regions_were_loaded(
+    part: str, position: int, value: float | None, words: str, regions: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """They failed in `predict`, or never ended."""
+    parts = Parts(regions)
+    entry = f"arrays/{parts.content['division'][part]['array']}.npy"
+    array = parts.arrays[entry].copy()
+    array.flat[position] = not array.flat[position] if value is None else value
+    parts.arrays[entry] = array
+    with pytest.raises(ValueError, match=words):
+        weft.load(parts.write(tmp_path / "m.weft"))
+
+
+@pytest.mark.parametrize("change", [{"with_times": {"value": 3}}, {"is_core": {"value": None}}, {"depth": None}])
+def test_regions_with_a_part_of_another_kind_were_loaded(
+    change: dict[str, Any], regions: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    parts = Parts(regions)
+    weft.load(parts.write(tmp_path / "m.weft"))
+    parts.content["division"] |= change
+    with pytest.raises(ValueError, match="not a file weft can read"):
+        weft.load(parts.write(tmp_path / "m.weft"))
 
 
 def test_arrays_of_the_other_byte_order_failed_in_predict(tmp_path: pathlib.Path) -> None:

@@ -19,8 +19,8 @@ __all__ = ["Numbers", "Schema", "check_arrays", "check_numbers", "require_choice
 class Numbers:
     """One array: `dims` are names, of which "time + 1" is one longer than "time"; a single number has none.
 
-    Its numbers are finite and at least `least`. Positions in a dimension are `whole` and `within` it. `increasing` numbers are
-    sorted and differ; those of `sorted` may repeat.
+    Its numbers are finite, unless they may be `endless`, and at least `least`. Positions in a dimension are `whole` and `within` it.
+    `increasing` numbers are sorted and differ; those of `sorted` may repeat. `flags` are true or false.
     """
 
     dims: tuple[str, ...] = ()
@@ -30,6 +30,8 @@ class Numbers:
     increasing: bool = False
     sorted: bool = False
     optional: bool = False
+    endless: bool = False
+    flags: bool = False
 
 
 Schema = Mapping[str, Numbers]
@@ -93,11 +95,17 @@ def _as_array(name: str, value: Any, declared: Numbers) -> np.ndarray:
     if isinstance(value, str | bool) or value is None:
         raise ValueError(f"its {name!r} is not numbers")
     array = np.asarray(value)
-    if array.dtype.kind not in ("iu" if declared.whole else "iuf"):
-        raise ValueError(f"its {name!r} holds {array.dtype}, not {'whole ' if declared.whole else ''}numbers")
-    require_finite(name, array)
+    kinds, wanted = (
+        ("b", "flags") if declared.flags else ("iu", "whole numbers") if declared.whole else ("iuf", "numbers")
+    )
+    if array.dtype.kind not in kinds:
+        raise ValueError(f"its {name!r} holds {array.dtype}, not {wanted}")
+    if not declared.endless:
+        require_finite(name, array)
+    elif np.any(np.isnan(array)):
+        raise ValueError(f"its {name!r} holds NaN, which is no number")
     # A position keeps its width: engines take small ones.
-    return array if declared.whole else array.astype(np.float64, copy=False)
+    return array if declared.whole or declared.flags else array.astype(np.float64, copy=False)
 
 
 def _check_shape(name: str, array: np.ndarray, declared: Numbers, sizes: dict[str, int]) -> None:

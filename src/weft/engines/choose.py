@@ -42,7 +42,18 @@ def named_engine(name: str) -> Engine:
                 f"the entry point {entry.value!r} of the engine {name!r} makes no weft.Engine but {engine!r}"
             )
         return engine
-    raise ValueError(f"engine must be one of {', '.join(map(repr, engine_names()))}; it is {name!r}")
+    raise ValueError(_unknown(name))
+
+
+def check_engine_name(name: object) -> str:
+    """`name` where `engine=` takes it; ValueError with the names there are."""
+    if not isinstance(name, str) or name not in engine_names():
+        raise ValueError(_unknown(name))
+    return name
+
+
+def _unknown(name: object) -> str:
+    return f"engine must be one of {', '.join(map(repr, engine_names()))}; it is {name!r}"
 
 
 def choose_engine(engine: str | Engine, shape: Shape) -> Engine:

@@ -41,6 +41,18 @@ class Cuts:
     def num_cells(self) -> int:
         return len(self.lower)
 
+    def check(self) -> None:
+        """Raise unless cuts are a tree, each after the one that leads to it, and its leaves the cells: a descent might never end."""
+        children = np.concatenate([self.below, self.above])
+        parents = np.tile(np.arange(len(self.column)), 2)
+        expected = np.delete(np.arange(-self.num_cells, len(self.column)), self.num_cells)
+        if not (
+            len(self.column) == self.num_cells - 1
+            and np.array_equal(np.sort(children), expected)
+            and np.all((children < 0) | (children > parents))
+        ):
+            raise ValueError("its cuts do not lead to each region once")
+
     def cell_of(self, points: Float[np.ndarray, "point dim"]) -> Int[np.ndarray, " point"]:
         """The one cell each point lies in."""
         found = np.empty(len(points), dtype=np.int64)

@@ -9,9 +9,10 @@ from jaxtyping import Bool, Float, Int
 from scipy.spatial import cKDTree
 
 from weft.data.observations import Observations, places_repeat
+from weft.data.schema import Numbers, Schema, check_arrays
 from weft.inference.cuts import Cuts, Shares, cut, surroundings
 from weft.inference.exact_work import exact_work, regular
-from weft.inference.nearness import Nearness, learn_nearness
+from weft.inference.nearness import Nearness, learn_nearness, num_coordinates
 from weft.model import Model
 
 __all__ = ["Division", "Region", "divide"]
@@ -21,6 +22,21 @@ REGIONS_WORK = 2.5e11
 # How many points a region sees, of which a third are its core. Fewer than 30 around the core lose accuracy, more gain little.
 SIZES = (48, 60, 72, 90, 108, 132, 160, 192, 240, 300, 384, 480)
 FEWEST_AROUND = 30
+
+SCHEMA: Schema = {
+    "column": Numbers(("kept",), whole=True, within="coordinate"),
+    "scale": Numbers(("kept",), least=0.0),
+    "cut_column": Numbers(("cut",), whole=True, within="kept"),
+    "cut_value": Numbers(("cut",)),
+    "cut_below": Numbers(("cut",), whole=True),
+    "cut_above": Numbers(("cut",), whole=True),
+    "cut_lower": Numbers(("region", "kept"), endless=True),
+    "cut_upper": Numbers(("region", "kept"), endless=True),
+    "depth": Numbers(("region",), least=0.0),
+    "counts": Numbers(("region",), whole=True, least=1.0),
+    "rows": Numbers(("seen",), whole=True, within="row"),
+    "is_core": Numbers(("seen",), flags=True),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,12 +68,12 @@ class Division:
         return self.cuts.shares(self.nearness(times, places), self.reach)
 
     def to_plain(self) -> dict[str, Any]:
-        """Everything but the model, as plain lists and arrays."""
+        """Everything but the model, as plain numbers and arrays."""
         return {
             "with_times": self.nearness.with_times,
             "column": self.nearness.column,
             "scale": self.nearness.scale,
-            "cuts": tuple(getattr(self.cuts, field.name) for field in dataclasses.fields(Cuts)),
+            **{f"cut_{field.name}": getattr(self.cuts, field.name) for field in dataclasses.fields(Cuts)},
             "depth": np.array([region.depth for region in self.regions]),
             "counts": np.array([len(region.rows) for region in self.regions]),
             "rows": np.concatenate([region.rows for region in self.regions]),
@@ -65,14 +81,30 @@ class Division:
         }
 
     @classmethod
-    def from_plain(cls, model: Model, plain: dict[str, Any]) -> "Division":
-        ends = np.cumsum(plain["counts"])[:-1]
-        parts = zip(np.split(plain["rows"], ends), np.split(plain["is_core"], ends), plain["depth"], strict=True)
-        return cls(
-            Nearness(model, plain["with_times"], plain["column"], plain["scale"]),
-            Cuts(*plain["cuts"]),
-            tuple(Region(rows, is_core, float(depth)) for rows, is_core, depth in parts),
+    def from_plain(cls, model: Model, data: Observations, plain: dict[str, Any]) -> "Division":
+        """The division of `data` that `to_plain` told of; ValueError where it cannot be one."""
+        with_times = plain["with_times"]
+        if not isinstance(with_times, bool):
+            raise ValueError(f"its 'with_times' is {with_times!r}, not true or false")
+        width = data.places.shape[1]
+        sizes = {"row": data.num_rows, "coordinate": num_coordinates(model, with_times, width)}
+        part = check_arrays(SCHEMA, plain, sizes)
+        cuts = Cuts(*(part[f"cut_{field.name}"] for field in dataclasses.fields(Cuts)))
+        cuts.check()
+        if part["counts"].sum() != sizes["seen"]:
+            raise ValueError("its 'counts' are not those of its 'rows'")
+        if not np.array_equal(np.sort(part["rows"][part["is_core"]]), np.arange(sizes["row"])):
+            raise ValueError("its 'is_core' does not give each row to one region")
+        ends = np.cumsum(part["counts"])[:-1]
+        regions = tuple(
+            Region(rows, is_core, float(depth))
+            for rows, is_core, depth in zip(
+                np.split(part["rows"], ends), np.split(part["is_core"], ends), part["depth"], strict=True
+            )
         )
+        if any(np.any(np.diff(region.rows) <= 0) for region in regions):
+            raise ValueError("its 'rows' are not in order")
+        return cls(Nearness(model, with_times, part["column"], part["scale"]), cuts, regions)
 
 
 def divide(model: Model, data: Observations, *, num_regions: int | None = None) -> Division:

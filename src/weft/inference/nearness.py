@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from weft.model import Model
 
-__all__ = ["Nearness", "learn_nearness"]
+__all__ = ["Nearness", "learn_nearness", "num_coordinates"]
 
 # A component with a smaller part of the variance says nothing about who is alike, however short its length scales are.
 NEGLIGIBLE = 1e-4
@@ -58,6 +58,11 @@ def learn_nearness(
             columns.append(number)
             squares.append(1.0)
     return Nearness(model, with_times, np.array(columns, dtype=np.int64), np.sqrt(np.array(squares)))
+
+
+def num_coordinates(model: Model, with_times: bool, num_columns: int) -> int:
+    """How many coordinates all components have side by side, for places of so many columns."""
+    return _side_by_side(model, with_times, np.zeros(1), np.zeros((1, num_columns))).shape[1]
 
 
 def _side_by_side(

@@ -16,7 +16,7 @@ from weft.data.layout import Layout
 from weft.data.observations import Observations
 from weft.data.schema import Numbers, Schema, check_arrays, require_finite
 from weft.engines.base import Engine
-from weft.engines.choose import engine_name
+from weft.engines.choose import check_engine_name, engine_name
 from weft.inference.merge import Given, concatenate_observations
 from weft.inference.plain import from_plain, to_plain
 from weft.inference.prior import sizes_at
@@ -132,7 +132,7 @@ def from_plain_parts(plain: dict[str, Any], arrays: list[np.ndarray]) -> Parts:
         exact_places=part["exact_places"],
         log_constant=part["log_constant"],
         power=part["power"],
-        engine=str(plain["engine"]),
+        engine=check_engine_name(plain["engine"]),
         given=Given(part["row_numbers"], unexplained, sizes["given"]),
         batches=() if plain["rows"] is None else (rows_from_plain(plain["rows"], arrays),),
     )

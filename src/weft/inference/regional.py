@@ -17,7 +17,7 @@ from jaxtyping import Float
 from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
 from weft.data.observations import Observations, take_rows
 from weft.engines.base import Engine
-from weft.engines.choose import engine_name
+from weft.engines.choose import check_engine_name, engine_name
 from weft.engines.cpu.threads import num_processors
 from weft.inference.at_once import at_once
 from weft.inference.cuts import Shares
@@ -370,9 +370,11 @@ class RegionalPosterior(Posterior):
     def from_plain(cls, plain: dict[str, Any], arrays: list[np.ndarray]) -> "RegionalPosterior":
         model = from_plain(plain["model"], arrays)
         parts = {name: from_plain(part, arrays) for name, part in plain["division"].items()}
-        division = Division.from_plain(model, parts)
         data = rows_from_plain(plain["rows"], arrays)
-        return cls(model, division, data, engine=plain["engine"], with_rows=bool(plain["with_rows"]))
+        check_problem(model, data)
+        division = Division.from_plain(model, data, parts)
+        engine = check_engine_name(plain["engine"])
+        return cls(model, division, data, engine=engine, with_rows=bool(plain["with_rows"]))
 
 
 def _average(

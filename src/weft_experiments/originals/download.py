@@ -207,6 +207,10 @@ class ResumingDownloader:
         if self._size() and self.version.exists():
             headers |= {"Range": f"bytes={self._size()}-", "If-Range": self.version.read_text()}
         with requests.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as response:
+            if _is_secret(url) and not _is_secret(response.url):
+                raise ConnectionError(
+                    f"{url} leads to {response.url}, over which anyone may change the file; it was not fetched"
+                )
             beyond_the_end = response.status_code == requests.codes.requested_range_not_satisfiable
             if not beyond_the_end:
                 response.raise_for_status()
@@ -234,6 +238,10 @@ class ResumingDownloader:
             for piece in response.iter_content(PIECE_BYTES):
                 file.write(piece)
                 bar.advance(task, len(piece))
+
+
+def _is_secret(url: str) -> bool:
+    return urlsplit(url).scheme == "https"
 
 
 def _version(response: requests.Response) -> str:

@@ -11,7 +11,16 @@ import numpy as np
 import pytest
 
 from weft_experiments.originals import download
-from weft_experiments.originals.download import Source, fetch, fetch_experiment, nasadem_tile
+from weft_experiments.originals.download import (
+    SOURCES,
+    Source,
+    fetch,
+    fetch_experiment,
+    ghcn_by_station,
+    ghcn_by_year,
+    nasadem_tile,
+    price_paid_year,
+)
 
 CONTENT = np.random.default_rng(0).bytes(700_000)
 
@@ -26,6 +35,9 @@ class Publisher(http.server.ThreadingHTTPServer):
         self.breaks_left = 0
         self.versioned = True
         self.requests = []
+
+    def handle_error(self, request, client_address):
+        """A client that hangs up is part of the tests."""
 
     def address(self, name="file.bin"):
         return f"http://127.0.0.1:{self.server_address[1]}/{name}"
@@ -176,3 +188,18 @@ def test_an_experiment_is_all_its_files(publisher, tmp_path, monkeypatch):
     monkeypatch.setattr(download, "SOURCES", {name: Source(name, publisher.address()) for name in ("a", "b")})
     monkeypatch.setattr(download, "EXPERIMENTS", {"both": ("a", "b")})
     assert [path.name for path in fetch_experiment("both", tmp_path)] == ["a", "b"]
+
+
+def test_one_download_was_plain_http_without_a_checksum(publisher, tmp_path):
+    made = [ghcn_by_year(2017), ghcn_by_station("USW00024233"), price_paid_year(2019), nasadem_tile("n47w125")]
+    assert all(source.address.startswith("https://") for source in [*SOURCES.values(), *made])
+    fetch(Source("file.bin", publisher.address()), tmp_path)
+    assert (tmp_path / "file.bin.sha256").read_text().split()[0] == hashlib.sha256(CONTENT).hexdigest()
+
+
+def test_a_secret_address_that_leads_to_an_open_one(publisher, tmp_path, monkeypatch):
+    get = download.requests.get
+    monkeypatch.setattr(download.requests, "get", lambda url, **options: get(publisher.address(), **options))
+    with pytest.raises(ConnectionError, match="over which anyone may change the file"):
+        fetch(Source("file.bin", "https://example.org/file.bin"), tmp_path)
+    assert names(tmp_path) == []
