@@ -25,6 +25,7 @@ __all__ = [
     "RowScores",
     "crps_from_quantiles",
     "crps_from_samples",
+    "crps_from_weighted",
     "crps_gaussian",
     "log_density_gaussian",
     "paired_difference",
@@ -240,6 +241,16 @@ def crps_from_quantiles(
         below = values - quantiles[:, k]
         scores += 2 * (edges[k + 1] - edges[k]) * np.where(below >= 0, level * below, (level - 1) * below)
     return scores
+
+
+def crps_from_weighted(
+    values: Float[np.ndarray, " row"], points: Float[np.ndarray, "row point"], weights: Float[np.ndarray, "row point"]
+) -> Float[np.ndarray, " row"]:
+    """CRPS of points with weights that sum to 1 in each row: E|X - y| - E|X - X'| / 2."""
+    order = np.argsort(points, axis=1)
+    x, w = np.take_along_axis(points, order, axis=1), np.take_along_axis(weights, order, axis=1)
+    upto = np.cumsum(w, axis=1)
+    return np.sum(w * np.abs(x - values[:, None]), axis=1) - np.sum(w * x * (2 * upto - w - 1), axis=1)
 
 
 def log_density_gaussian(

@@ -94,6 +94,24 @@ def test_dates_off_by_a_step_are_found_and_no_others(made):
     assert told.row_times[late].min() == data.row_times.min() - 1
 
 
+def test_dates_are_the_same_on_both_sides_of_a_map(made):
+    """In the west most observers date a day late, in the east none: against its neighbours alone each side looks right."""
+    west = made[0][:, 0] < 90
+    shift = np.where(west & (np.arange(NUM_PLACES) % 6 > 0), -1, 0)
+    assert 0.25 < np.mean(shift != 0) < 0.45
+    data = table(made, np.full(NUM_PLACES, 0.3), shift)
+    found = find_shift(None, data, 2)
+    assert found is not None
+    assert_array_equal(found.shift, shift[number_of(found.places, made[0])])
+    # Whoever is new in the west is likely to be late too.
+    versions = found.versions(np.zeros(2), np.array([[20.0, 100.0], [180.0, 100.0]]))
+    assert_allclose(np.sum([version.probability for version in versions], axis=0), 1.0)
+    assert [version.times[0] for version in versions] == [-1.0, 0.0, 1.0]
+    late = versions[0].probability
+    assert late[0] > 0.5
+    assert late[1] < 0.1
+
+
 def test_dates_that_agree_stay(made):
     assert find_shift(None, table(made, np.full(NUM_PLACES, 0.3), np.zeros(NUM_PLACES, dtype=int)), 2) is None
 

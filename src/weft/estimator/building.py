@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """From settings and observations to the model that is learned, and which of its parameters stay."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,12 +29,12 @@ from weft.estimator.defaults import (
 from weft.estimator.placement import choose_pseudo_points
 from weft.estimator.seasonality import PERIODS, frozen_names, period_of, seasonal_component
 from weft.kernels import Columns, Constant, Linear, Separable, SumSeparable
-from weft.likelihoods import Gaussian, Likelihood
+from weft.likelihoods import Likelihood
 from weft.model import ConstantMean, Model
 from weft.training.parameters import Prior
 from weft.training.selection import Draft, Trial
 
-__all__ = ["COVARIATES", "Start", "build_start"]
+__all__ = ["COVARIATES", "Start", "build_start", "improve_start"]
 
 COVARIATES = "covariates"
 # Prior variance of a slope, per deviation of the covariate and of the target.
@@ -44,14 +44,14 @@ SLOPE_VARIANCE = 10.0
 class Start(NamedTuple):
     """The model to learn from, the names of parameters that stay, priors, and what each component of the kernel is called.
 
-    `trials` are the changes that were tried on samples; where there are any, the model's parameters are learned from them.
+    `trials` are the changes that were tried on small blocks of the table.
     """
 
     model: Model
     frozen: tuple[str, ...]
-    priors: dict[str, Prior]
+    priors: Mapping[str, Prior]
     names: tuple[str, ...]
-    trials: tuple[Trial, ...]
+    trials: tuple[Trial, ...] = ()
 
 
 def build_start(
@@ -83,7 +83,7 @@ def build_start(
         names = [name for name in asked if name in NAMED]
         seasons = (*seasons, *(name for name in asked if name in PERIODS and name not in seasons))
         own = named_components(names, scales, shares)
-    priors = priors_for(names, scales)
+    named = tuple(names)
     parts, frozen = seasonal_parts(seasons, data, num_space, clock, first=len(own))
     own += [component for _, component in parts]
     names += [name for name, _ in parts]
@@ -96,20 +96,28 @@ def build_start(
     first = start_likelihood(likelihood, likelihood_setting, shares)
     # A standardised target has mean zero; a log rate or a logit has not.
     mean = None if is_standardised(likelihood) else ConstantMean(variance_of_mean(f, shares))
-    draft = Draft(Model(SumSeparable(own), first, None, mean), tuple(names), tuple(frozen), priors)
-    trials: tuple[Trial, ...] = ()
-    if kernel is None and isinstance(components, str) and isinstance(first, Gaussian):
-        periods = {name: PERIODS[name] / UNIT_SECONDS[clock.unit] for name in PERIODS if clock.unit in UNIT_SECONDS}
-        step = median_step(data.times)
-        usable = {name: period for name, period in periods.items() if period >= 2 * step and name not in names}
-        is_exact = choose_pseudo_points(pseudo_points, data, num_space, SumSeparable(own), seed=seed) is None
-        draft, trials = choose_components(draft, data, num_space, scales, usable, is_exact=is_exact, seed=seed)
-    whole = draft.model.kernel
-    assert isinstance(whole, SumSeparable)
+    whole = SumSeparable(own)
     points = choose_pseudo_points(pseudo_points, data, num_space, whole, seed=seed)
-    model = Model(whole, draft.model.likelihood, points, mean)
-    # Priors hold what is learned from small samples; the whole of a small table speaks for itself.
-    return Start(model, draft.frozen, dict(draft.priors) if trials else {}, draft.names, trials)
+    return Start(Model(whole, first, points, mean), tuple(frozen), priors_for(named, scales), tuple(names))
+
+
+def improve_start(
+    start: Start, data: Observations, *, num_space: int, alike: Sequence[int], clock: Clock, seed: int
+) -> Start:
+    """The same with what small blocks of `data` ask for; nothing stands for places but themselves."""
+    exact = Model(start.model.kernel, start.model.likelihood, None, start.model.mean)
+    step = median_step(data.times)
+    periods = {name: PERIODS[name] / UNIT_SECONDS[clock.unit] for name in PERIODS if clock.unit in UNIT_SECONDS}
+    usable = {name: period for name, period in periods.items() if period >= 2 * step and name not in start.names}
+    draft, trials = choose_components(
+        Draft(exact, start.names, start.frozen, start.priors),
+        data,
+        num_space,
+        scales_of(data, num_space, alike),
+        usable,
+        seed=seed,
+    )
+    return Start(draft.model, draft.frozen, draft.priors, draft.names, trials)
 
 
 def names_of_components(setting: Any) -> tuple[str, ...]:

@@ -11,8 +11,10 @@ from weft.data.observations import Observations, take_rows
 from weft.data.places import distinct_places
 from weft.inference.habits import Habit
 from weft.inference.habits.tails import TailsOfPlaces
+from weft.inference.mixed import MixedEmission, Way
 from weft.inference.posterior import Posterior
-from weft.inference.tails import learn_tails
+from weft.inference.prediction import IDENTITY
+from weft.inference.tails import LeftOut, learn_tails
 from weft.inference.with_habits import with_habits
 
 __all__ = ["Hidden", "hide", "tails_of_places"]
@@ -60,18 +62,27 @@ def tails_of_places(
     rest = take_rows(data, np.flatnonzero(~(hidden.alone | hidden.with_place)))
     seen = distinct_places(rest.places[:, :num_space])[0]
     left = with_habits(condition, rest, tuple(habit.only_at(seen) for habit in habits))
-    alone = learn_tails(_errors(left, data, hidden.alone))
+    alone = learn_tails(_left_out(left, data, hidden.alone))
     if not hidden.with_place.any():
         return TailsOfPlaces(_places(data, num_space), alone, alone)
-    return TailsOfPlaces(_places(data, num_space), alone, learn_tails(_errors(left, data, hidden.with_place)))
+    return TailsOfPlaces(_places(data, num_space), alone, learn_tails(_left_out(left, data, hidden.with_place)))
 
 
-def _errors(left: Posterior, data: Observations, chosen: Bool[np.ndarray, " row"]) -> Float[np.ndarray, " some"]:
-    """Errors of the chosen rows, by their predicted deviations."""
+def _left_out(left: Posterior, data: Observations, chosen: Bool[np.ndarray, " row"]) -> LeftOut:
+    """The chosen rows as predicted without them, in each way they may be meant."""
     rows = np.flatnonzero(chosen)[: 2 * _MOST_ROWS]
     own = None if data.noise_variance is None else np.asarray(data.noise_variance)[rows]
     found = left.predict(data.row_times[rows], data.row_places[rows], noise_variance=own)
-    return (np.asarray(data.values)[rows] - found.mean) / found.sd
+    emission = found.emission
+    ways = emission.ways if isinstance(emission, MixedEmission) else (Way(np.ones(len(rows)), found.latent),)
+    inner = emission.inner if isinstance(emission, MixedEmission) else emission
+    moments = [inner.observed(way.latent).moments(IDENTITY) for way in ways]
+    values = np.asarray(data.values)[rows]
+    return LeftOut(
+        np.stack([values - mean for mean, _ in moments]),
+        np.stack([sd for _, sd in moments]),
+        np.stack([way.probability for way in ways]),
+    )
 
 
 def _places(data: Observations, num_space: int) -> Float[np.ndarray, "place dim"]:

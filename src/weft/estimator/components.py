@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a kernel is made of when nothing is said: a slow and a fast component, and changes to try on samples of the rows.
+"""What a kernel is made of when nothing is said: a slow and a fast component, and changes to try on small blocks of the table.
 
 Measured by leaving places out: a local component (short range in space, slow in time) took 15 % off the error of daily
 temperatures in Croatia and 5 % off that of new stations in the United States, Matern-1/2 in place of 3/2 in space 16 % and
@@ -14,14 +14,14 @@ import numpy as np
 from jaxtyping import Float
 from scipy.spatial import cKDTree
 
-from weft.data.observations import Observations, places_repeat
+from weft.data.observations import Observations, places_repeat, take_rows
 from weft.estimator.defaults import Shares, median_step
 from weft.estimator.seasonality import frozen_names, seasonal_component
 from weft.kernels import Columns, Constant, Kernel, Matern12, Matern32, Separable, SumSeparable
 from weft.model import Model
+from weft.training.blocks import Kind, choose_blocks
 from weft.training.parameters import Prior
 from weft.training.priors import WithinReach
-from weft.training.samples import NUM_ROWS, sample_rows
 from weft.training.selection import Candidate, Draft, Selection, select
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
 
 AUTO = "auto"
 SLOW, FAST, LOCAL = "slow", "fast", "local"
-# Levels of places as a component of an exact model; others find them as a habit around the field.
+# Levels of places as a component where every place stands for itself; with pseudo-points they are a habit around the field.
 PLACES = "places"
 NAMED = (SLOW, FAST, LOCAL)
 # Rows around a place that tell of it.
@@ -56,7 +56,11 @@ _ALONE = 1e-3
 # A length beyond so many extents, or below this part of the usual distance between neighbours, no data can tell.
 _EXTENTS = 10.0
 _SPACINGS = 0.1
-_SAMPLES = 24
+# Work of an evaluation of the blocks that candidates learn from: a tenth of a second on a core.
+_TRIAL_WORK = 1e9
+# Blocks that rows and places are left out of, and rows of each: a matrix of them is inverted.
+_CHECKS = 6
+_CHECKED_ROWS = 600
 # Rows below which there is nothing to choose by.
 _FEWEST_ROWS = 2_000
 # Variance by that of all components and the noise, below which a component, or the noise, is as good as not there.
@@ -141,34 +145,34 @@ def choose_components(
     scales: Scales,
     periods: Mapping[str, float],
     *,
-    is_exact: bool,
     seed: int,
 ) -> Selection:
-    """The draft with what samples of `data` ask for; `periods` are the seasons that may be tried, by name.
-
-    `is_exact` says that every place will have a pseudo-point, so that levels of places can be a component.
-    """
+    """The draft with what blocks of `data` ask for; `periods` are the seasons that may be tried, by name."""
     if data.num_rows < _FEWEST_ROWS:
         return Selection(start, ())
     step = median_step(data.times)
     asked = {name: period for name, period in periods.items() if _asks_for(data, period)}
     lags = [period / step for period in asked.values()]
-    # A small table has no more to say than its rows a few times over.
-    count = min(_SAMPLES, max(2, 2 * data.num_rows // NUM_ROWS))
-    learning, checking = (
-        sample_rows(data, count, num_space=num_space, seed=seed + number, periods=lags) for number in (0, 1)
-    )
+    # What is near comes first: a rough slow component would take the part of a local one and serve far places worse.
     candidates = [
-        Candidate("slow component rough in space", lambda draft: _rougher(draft, SLOW)),
-        Candidate("fast component rough in space", lambda draft: _rougher(draft, FAST)),
         Candidate("local component", lambda draft: _with_local(draft, scales)),
-        *([Candidate("levels of places", lambda draft: _with_levels(draft, scales))] if is_exact else []),
         *(
             Candidate(f"{name} season", _season(name, seasonal_component(period, data.places[:, :num_space], step)))
             for name, period in asked.items()
         ),
+        Candidate("fast component rough in space", lambda draft: _rougher(draft, FAST)),
+        Candidate("slow component rough in space", lambda draft: _rougher(draft, SLOW)),
+        *([Candidate("levels of places", lambda draft: _with_levels(draft, scales))] if places_repeat(data) else []),
     ]
-    return select(start, candidates, learning, checking)
+    learning = [block.data for block in choose_blocks(start.model, data, work=_TRIAL_WORK, seed=seed, periods=lags)]
+    return select(start, candidates, learning, _to_check(start.model, data, seed + 1))
+
+
+def _to_check(model: Model, data: Observations, seed: int) -> list[Observations]:
+    """Compact blocks, whose places have neighbours as they have in the table, each cut to rows of its first times."""
+    blocks = choose_blocks(model, data, work=_TRIAL_WORK, seed=seed)
+    compact = [block.data for block in blocks if block.kind is not Kind.SCATTERED][:_CHECKS]
+    return [take_rows(block, np.arange(min(block.num_rows, _CHECKED_ROWS))) for block in compact]
 
 
 def priors_for(names: Sequence[str], scales: Scales) -> dict[str, Prior]:

@@ -93,8 +93,7 @@ class Fitted:
         self, times: Float[np.ndarray, " row"], places: Float[np.ndarray, "row dim"], extras: RowExtras
     ) -> Prediction:
         """The same at times and places as the posterior has them."""
-        latent = self.posterior.marginals(times, places)
-        return Prediction(latent, self.posterior.emission(times, places, extras), self.translation.target)
+        return self.posterior.prediction(times, places, extras, self.translation.target)
 
     def seen_places(self) -> Float[np.ndarray, "place dim"]:
         """The distinct places of the rows kept, covariates included; of a model without rows, those its basis stands on."""

@@ -11,21 +11,20 @@ from jaxtyping import Float
 
 from weft.arrays import require_whole
 from weft.data.clock import Binning
-from weft.data.observations import Observations, places_repeat, take_rows
+from weft.data.observations import Observations, take_rows
 from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
-from weft.estimator.building import Start, build_start
+from weft.estimator.building import Start, build_start, improve_start
 from weft.estimator.calibration import tails_of_places
 from weft.estimator.columns import Measurements, Roles
+from weft.estimator.components import AUTO
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
-from weft.estimator.placement import choose_pseudo_points
 from weft.estimator.translation import Translation, learn_translation
 from weft.estimator.wide import answering
 from weft.inference.habits import Habit
 from weft.inference.habits.shift import find_shift
 from weft.inference.posterior import Posterior
 from weft.inference.with_habits import field_model, find_habits, tell, with_habits
-from weft.kernels import SumSeparable
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.options import Options
@@ -41,8 +40,8 @@ _GRADIENT_PER_ROW = 2e-4
 _TOLERANCE = 1e-7
 # Of a second climb, which starts near its end.
 _ITERATIONS_AGAIN = 8
-# From where samples have left the parameters, blocks take them the rest of the way.
-_ITERATIONS_FROM_SAMPLES = 20
+# From where trials of components have left the parameters, more blocks take them the rest of the way.
+_ITERATIONS_FROM_TRIALS = 20
 # Work of an evaluation of all blocks together: a quarter of a second on a core.
 _BLOCKS_WORK = 2e9
 # What places may have of their own, in the order in which it is found.
@@ -94,7 +93,10 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
     dated = () if shift is None else (shift,)
     told = tell(dated, data)
     start = start_for(settings, translation, told)
-    result, learned_from = _learned(settings, start, told, translation.num_space, options)
+    if _learns_small(settings, start.model, told, translation.num_space):
+        start, result, learned_from = _learned_small(settings, start, told, translation, options)
+    else:
+        result, learned_from = _learned_at_length(settings, start, told, options)
     result, posterior = _with_habits(settings, start, result, learned_from, data, dated, habits, translation.num_space)
     assert rows.values is not None
     fitted = Fitted(
@@ -142,61 +144,66 @@ def names_of_habits(settings: Options) -> tuple[str, ...]:
     return tuple(name for name in HABITS_TO_FIND if name in names and (name != "level" or settings.place_offsets))
 
 
-def _learned(
-    settings: Options, start: Start, data: Observations, num_space: int, options: dict[str, Any]
-) -> tuple[FitResult, Sequence[Observations]]:
-    """Parameters, and the rows they are learned from: small exact blocks where components were chosen or no place comes again, else
-    the series.
+def _learns_small(settings: Options, model: Model, data: Observations, num_space: int) -> bool:
+    """Whether parameters come from small parts of the table, each modelled exactly: unless somebody asked for something else.
+
+    A bound with as many pseudo-points as a budget allows learns the wrong parameters of a wide table: on ocean floats its
+    noise had swallowed the eddies. Places with covariates are told apart by them, which is another matter.
     """
-    if not start.trials and not _places_hardly_repeat(settings, start.model, data, num_space):
-        chosen = _rows_to_learn_from(settings, start.model, data)
-        result = fit(
-            start.model, chosen, frozen=start.frozen, priors=start.priors, **_options_for(settings, chosen), **options
+    return (
+        isinstance(settings.learning_rows, str)
+        and isinstance(settings.pseudo_points, str)
+        and settings.regions is not None
+        and settings.power == 0.0
+        and isinstance(model.likelihood, Gaussian)
+        and model.mean is None
+        and data.places.shape[1] == num_space
+    )
+
+
+def _learned_small(
+    settings: Options, start: Start, data: Observations, translation: Translation, options: dict[str, Any]
+) -> tuple[Start, FitResult, Sequence[Observations]]:
+    """Components where they are to be chosen, parameters, and the parts of the table they are learned from."""
+    if settings.kernel is None and settings.components == AUTO:
+        start = improve_start(
+            start,
+            data,
+            num_space=translation.num_space,
+            alike=translation.scaling.alike,
+            clock=translation.clock,
+            seed=settings.seed,
         )
-        return result, (chosen,)
-    # Too few pseudo-points would teach the wrong parameters, so none stand between these and the data.
     exact = Model(start.model.kernel, start.model.likelihood, None, start.model.mean)
     blocks = [block.data for block in choose_blocks(exact, data, work=_BLOCKS_WORK, seed=settings.seed)]
-    logger.info(
-        "parameters are learned from %d small parts of the table, %s of %s rows, each modelled exactly; predictions use all of them",
-        len(blocks),
-        f"{sum(block.num_rows for block in blocks):,}",
-        f"{data.num_rows:,}",
-    )
-    most = min(_ITERATIONS_FROM_SAMPLES, settings.max_iterations)
+    if len(blocks) > 1:
+        logger.info(
+            "parameters are learned from %d small parts of the table, %s of %s rows, each modelled exactly; "
+            "predictions use all of them",
+            len(blocks),
+            f"{sum(block.num_rows for block in blocks):,}",
+            f"{data.num_rows:,}",
+        )
+    most = min(_ITERATIONS_FROM_TRIALS, settings.max_iterations) if start.trials else settings.max_iterations
     result = fit(
         exact,
         blocks if len(blocks) > 1 else blocks[0],
         frozen=start.frozen,
-        priors=start.priors,
-        **_options_for(settings, *blocks) | ({"max_iterations": most} if start.trials else {}),
+        # The whole of a small table speaks for itself.
+        priors=start.priors if len(blocks) > 1 or start.trials else {},
+        **_options_for(settings, *blocks) | {"max_iterations": most},
         **options,
     )
-    if not start.trials:
-        # Regions answer, or one matrix over all rows: no pseudo-points need places.
-        return result, blocks
-    kernel = result.model.kernel
-    assert isinstance(kernel, SumSeparable)
-    points = choose_pseudo_points(settings.pseudo_points, data, num_space, kernel, seed=settings.seed)
-    model = Model(kernel, result.model.likelihood, points, result.model.mean)
-    return dataclasses.replace(result, model=model), blocks
+    return start, result, blocks
 
 
-def _places_hardly_repeat(settings: Options, model: Model, data: Observations, num_space: int) -> bool:
-    """Whether nearly every row is at a place of its own and nobody asked for pseudo-points or rows to learn from.
-
-    There a bound with as many pseudo-points as a budget allows learns the wrong parameters: on ocean floats its noise had
-    swallowed the eddies. Places with covariates are told apart by them, which is another matter.
-    """
-    return (
-        settings.learning_rows == "auto"
-        and isinstance(settings.pseudo_points, str)
-        and settings.regions is not None
-        and isinstance(model.likelihood, Gaussian)
-        and data.places.shape[1] == num_space
-        and not model.is_exact
-        and not places_repeat(data)
-    )
+def _learned_at_length(
+    settings: Options, start: Start, data: Observations, options: dict[str, Any]
+) -> tuple[FitResult, Sequence[Observations]]:
+    """Parameters by the bound, and the stretches of the series they are learned from."""
+    chosen = _rows_to_learn_from(settings, start.model, data)
+    result = fit(start.model, chosen, frozen=start.frozen, **_options_for(settings, chosen), **options)
+    return result, (chosen,)
 
 
 def _with_habits(
@@ -220,7 +227,7 @@ def _with_habits(
         return result, with_habits(given(result.model), data, dated)
     later = tuple(name for name in names if name != "shift")
     level = find_habits(tuple(name for name in later if name == "level"), field, told, num_space)
-    if level and not start.trials and len(learned_from) == 1:
+    if level and len(learned_from) == 1:
         # With the levels gone, what was noise is less so; then the levels once more, given the better field.
         again = _options_for(settings, *learned_from) | {
             "max_iterations": min(_ITERATIONS_AGAIN, settings.max_iterations)

@@ -11,6 +11,7 @@ from weft.arrays import require_whole
 from weft.data.observations import Observations, places_repeat
 from weft.engines.dense import DenseEngine
 from weft.estimator.budget import PASS_WORK
+from weft.estimator.placement import choose_pseudo_points
 from weft.inference.division import Division
 from weft.inference.exact_work import exact_work
 from weft.inference.posterior import Posterior
@@ -18,16 +19,18 @@ from weft.inference.prior import time_variances_at, unexplained_at_data
 from weft.inference.regional import RegionalPosterior, condition_regions
 from weft.inference.single import condition
 from weft.inference.with_habits import PosteriorWithHabits
+from weft.kernels import SumSeparable
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.options import Options
 
-__all__ = ["answering", "regions_table", "unexplained_share"]
+__all__ = ["answering", "regions_table", "unexplained_variance"]
 
 logger = logging.getLogger("weft")
 
-# Part of the field's variance that pseudo-points may leave unexplained at the places of the data before regions take over.
-MOST_UNEXPLAINED = 0.02
+# What pseudo-points may leave unexplained at the places of the data, by the noise variance, before regions take over: what they leave
+# is lost like noise, so a tenth of it costs as much as a tenth of the rows.
+MOST_UNEXPLAINED = 0.1
 # Places whose unexplained variance is looked at.
 PLACES_LOOKED_AT = 2000
 
@@ -35,8 +38,9 @@ PLACES_LOOKED_AT = 2000
 def answering(settings: Options, model: Model, data: Observations, num_space: int) -> Posterior:
     """The posterior of `model` given `data`, by the setting `regions`.
 
-    A number asks for so many regions. "auto" keeps to one model where it is exact within the budget of a pass, or where its
-    pseudo-points leave next to nothing unexplained at the places of the data; else it is regions, each exact. None is one model always.
+    A number asks for so many regions. "auto" keeps to one model where it is exact within the budget of a pass, or where what its
+    pseudo-points leave unexplained at the places of the data is small beside the noise; else it is regions, each exact. None is
+    one model always.
     Regions are not for a model whose pseudo-points were asked for, nor where places have covariates, whose effects all places share.
     """
     check_regions(settings.regions)
@@ -47,17 +51,35 @@ def answering(settings: Options, model: Model, data: Observations, num_space: in
         return condition(model, data, **how)
     if not isinstance(settings.regions, str):
         return condition_regions(exact, data, num_regions=int(settings.regions), engine=settings.engine)
-    may_be_one = model.is_exact and places_repeat(data)
-    if may_be_one or _is_cheap(exact, data):
+    if _is_cheap(exact, data):
         return condition(exact, data, **how)
-    if not model.is_exact and unexplained_share(model, data) <= MOST_UNEXPLAINED:
-        return condition(model, data, **how)
+    if places_repeat(data) or not model.is_exact:
+        sparse = _with_points(settings, model, data, num_space)
+        if unexplained_variance(sparse, data) <= MOST_UNEXPLAINED * _noise_variance(model):
+            return condition(sparse, data, **how)
     found = condition_regions(exact, data, engine=settings.engine)
     logger.info(
         "%d regions answer, each exactly: the pseudo-points that one model may have would leave too much unexplained",
         found.num_regions,
     )
     return found
+
+
+def _with_points(settings: Options, model: Model, data: Observations, num_space: int) -> Model:
+    """The model with pseudo-points: its own, or those that its kernel as learned asks for."""
+    if not model.is_exact:
+        return model
+    kernel = model.kernel
+    assert isinstance(kernel, SumSeparable)
+    points = choose_pseudo_points(settings.pseudo_points, data, num_space, kernel, seed=settings.seed)
+    return Model(kernel, model.likelihood, points, model.mean)
+
+
+def _noise_variance(model: Model) -> float:
+    """Of the likelihood; where it is not Gaussian, a tenth of the field's stands for it."""
+    if isinstance(model.likelihood, Gaussian):
+        return float(model.likelihood.variance)
+    return 0.1 * sum(float(part.variance) for part in model.components)
 
 
 def check_regions(setting: Any) -> None:
@@ -76,14 +98,12 @@ def _is_cheap(exact: Model, data: Observations) -> bool:
     return searches * min(work.by_chain, by_matrix) <= PASS_WORK
 
 
-def unexplained_share(model: Model, data: Observations) -> float:
-    """Part of the prior variance that the model's basis leaves unexplained, on average over (some of) the places of the data."""
+def unexplained_variance(model: Model, data: Observations) -> float:
+    """Variance of f that the model's basis leaves unexplained, on average over (some of) the places of the data."""
     every = max(1, len(data.places) // PLACES_LOOKED_AT)
-    places = data.places[::every]
-    by_component = np.asarray(unexplained_at_data(model, places))
-    whole = np.stack([np.asarray(part.variance * part.space.variances(places)) for part in model.components], axis=1)
+    by_component = np.asarray(unexplained_at_data(model, data.places[::every]))
     in_time = time_variances_at(model, data.times[:1])[0]
-    return float(np.sum(by_component * in_time) / np.sum(whole * in_time))
+    return float(np.mean(np.sum(by_component * in_time, axis=1)))
 
 
 def regions_table(posterior: Posterior, columns_of: Callable[[np.ndarray], Mapping[str, np.ndarray]]) -> Any:

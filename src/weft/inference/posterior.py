@@ -11,7 +11,8 @@ from jaxtyping import Bool, Float, Int
 from weft.arrays import AnyArray, ArrayLike
 from weft.data.archive import write_archive
 from weft.data.observations import Observations, numbers_per_row
-from weft.inference.prediction import Emission, Marginals, Prediction
+from weft.data.scaling import TargetScaling
+from weft.inference.prediction import IDENTITY, Emission, Marginals, Prediction
 from weft.likelihoods import RowExtras
 from weft.likelihoods.base import check_extras
 from weft.model import Model
@@ -149,15 +150,20 @@ class Posterior(abc.ABC):
         trials: ArrayLike | None = None,
     ) -> Prediction:
         """What would be observed; `noise_variance` (the rows' own), `exposure` and `trials` as in Observations."""
-        latent = self.marginals(times, places)
-        count = len(latent.mean)
+        count = len(np.asarray(times))
         extra = RowExtras(
             noise_variance=numbers_per_row(noise_variance, "noise_variance", count, allows_zero=True),
             exposure=numbers_per_row(exposure, "exposure", count, allows_zero=False),
             trials=numbers_per_row(trials, "trials", count, allows_zero=False),
         )
-        check_extras(self.model.likelihood, latent.mean, extra, None)
-        return Prediction(latent, self.emission(times, places, extra))
+        check_extras(self.model.likelihood, np.zeros(count), extra, None)
+        return self.prediction(times, places, extra)
+
+    def prediction(
+        self, times: ArrayLike, places: ArrayLike, extra: RowExtras, target: TargetScaling = IDENTITY
+    ) -> Prediction:
+        """What would be observed at rows that bring `extra`, in the units of a target."""
+        return Prediction(self.marginals(times, places), self.emission(times, places, extra), target)
 
     def save(self, path: str | pathlib.Path, *, rows: bool = False) -> None:
         """Write everything answering needs to one file, whole or not at all; `weft.load` reads it.

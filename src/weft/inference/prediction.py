@@ -72,6 +72,30 @@ class Distribution(abc.ABC):
         """Scores of the rows that have a value; draws behind them, where any are needed, come from `seed`."""
 
 
+class Continuous(Distribution):
+    """A distribution with a density before the target's transform, of which a mixture can be made."""
+
+    @abc.abstractmethod
+    def at(self, rows: Int[np.ndarray, " some"]) -> "Continuous":
+        """The same of some rows."""
+
+    @abc.abstractmethod
+    def cdf(self, f: Float[np.ndarray, "row level"]) -> Float[np.ndarray, "row level"]:
+        """Probability of less than each number, on the scale of f."""
+
+    def pit(self, values: PerRow, target: TargetScaling, seed: int) -> PerRow:
+        """Probability of less than each value; NaN where it is missing."""
+        known = ~np.isnan(values)
+        found = np.full(len(values), np.nan)
+        inside = target.forward(values[known], "the target")
+        found[known] = self.at(np.flatnonzero(known)).cdf(inside[:, None])[:, 0]
+        lowest = target.transform.lowest()
+        if lowest is None:
+            return found
+        # A value with a probability of its own has any PIT up to it: draw one, so that calibrated rows stay uniform.
+        return np.where(values == lowest, found * np.random.default_rng(seed).random(len(values)), found)
+
+
 class Emission(abc.ABC):
     """What an observation at each row is, given f. Another kind of noise is another class of these."""
 
@@ -222,7 +246,7 @@ class Prediction:
 
 
 @final
-class _Normal(Distribution):
+class _Normal(Continuous):
     """A Gaussian before the target's transform; its quantiles come back exactly."""
 
     def __init__(self, mean: PerRow, sd: PerRow):
@@ -258,16 +282,14 @@ class _Normal(Distribution):
             sd,
             crps=crps,
             log_density=self.log_density(values, target),
-            pit=self._pit(values, target, seed),
+            pit=self.pit(values, target, seed),
         )
 
-    def _pit(self, values: PerRow, target: TargetScaling, seed: int) -> PerRow:
-        pit = special.ndtr((target.forward(values, "the target") - self.mean) / self.sd)
-        lowest = target.transform.lowest()
-        if lowest is None:
-            return pit
-        # A value with a probability of its own has any PIT up to it: draw one, so that calibrated rows stay uniform.
-        return np.where(values == lowest, pit * np.random.default_rng(seed).random(len(values)), pit)
+    def at(self, rows: Int[np.ndarray, " some"]) -> "_Normal":
+        return _Normal(self.mean[rows], self.sd[rows])
+
+    def cdf(self, f: Float[np.ndarray, "row level"]) -> Float[np.ndarray, "row level"]:
+        return special.ndtr((f - self.mean[:, None]) / self.sd[:, None])
 
 
 @final

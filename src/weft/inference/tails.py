@@ -8,19 +8,19 @@ left-out values lay in the 50 % interval of the Gaussian and 52 % in that of the
 
 import dataclasses
 from collections.abc import Sequence
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy import special, stats
 from scipy.optimize import minimize
 
 from weft.data.scaling import TargetScaling
 from weft.data.transforms import check_levels
-from weft.inference.prediction import IDENTITY, Distribution, Emission, Marginals, PerRow
+from weft.inference.prediction import IDENTITY, Continuous, Distribution, Emission, Marginals, PerRow
 from weft.scores import RowScores, crps_from_quantiles, score_rows
 
-__all__ = ["HeavyTailed", "StudentT", "Tails", "learn_tails"]
+__all__ = ["HeavyTailed", "LeftOut", "StudentT", "Tails", "learn_tails"]
 
 # More degrees of freedom than this are a Gaussian; fewer than this have no variance worth the name.
 MOST_FREEDOM = 200.0
@@ -47,15 +47,27 @@ class Tails:
         return self.scale * float(np.sqrt(self.freedom / (self.freedom - 2)))
 
 
-def learn_tails(errors: Float[np.ndarray, " row"]) -> Tails:
-    """From errors by their predicted deviations: the likeliest t, held weakly to the standard Gaussian."""
-    known = errors[np.isfinite(errors)]
-    if len(known) < _FEWEST_ROWS:
+class LeftOut(NamedTuple):
+    """Rows predicted without themselves, in each way they may be meant: errors, deviations, and how likely each way is."""
+
+    error: Float[np.ndarray, "way row"]
+    sd: Float[np.ndarray, "way row"]
+    probability: Float[np.ndarray, "way row"]
+
+
+def learn_tails(left: LeftOut) -> Tails:
+    """From rows predicted without themselves: the likeliest t, held weakly to the standard Gaussian."""
+    known = np.all(np.isfinite(left.error), axis=0)
+    error, sd, probability = left.error[:, known], left.sd[:, known], left.probability[:, known]
+    if error.shape[1] < _FEWEST_ROWS:
         return Tails()
+    with np.errstate(divide="ignore"):
+        constant = np.log(probability) - np.log(sd)
 
     def loss(point: np.ndarray) -> float:
         freedom, scale = _LEAST_FREEDOM + np.exp(point[0]), np.exp(point[1])
-        density = stats.t.logpdf(known / scale, freedom) - np.log(scale)
+        each = stats.t.logpdf(error / (scale * sd), freedom) - np.log(scale) + constant
+        density = each[0] if len(each) == 1 else np.logaddexp.reduce(each, axis=0)
         return -float(np.sum(density)) + 0.5 * _PRIOR_ROWS * (point[1] ** 2 + (1 / freedom) ** 2)
 
     found = minimize(loss, np.array([np.log(8.0), 0.0]), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-3})
@@ -92,7 +104,7 @@ class HeavyTailed(Emission):
 
 
 @final
-class StudentT(Distribution):
+class StudentT(Continuous):
     """A scaled Student-t before the target's transform; its quantiles come back exactly.
 
     Moments of a transformed target are those of the Gaussian of the same deviation: of e^t there are none.
@@ -110,7 +122,10 @@ class StudentT(Distribution):
         self, levels: Sequence[float] | Float[np.ndarray, " level"], target: TargetScaling
     ) -> Float[np.ndarray, "row level"]:
         asked = check_levels(levels)
-        return target.inverse(self.mean[:, None] + self.scale[:, None] * special.stdtrit(self.freedom[:, None], asked))
+        # Many rows share a freedom, and a quantile of t takes long.
+        freedom, number = np.unique(self.freedom, return_inverse=True)
+        standard = special.stdtrit(freedom[:, None], asked)[number]
+        return target.inverse(self.mean[:, None] + self.scale[:, None] * standard)
 
     def log_density(self, values: PerRow, target: TargetScaling) -> PerRow:
         transform = target.transform
@@ -127,16 +142,16 @@ class StudentT(Distribution):
 
     def score(self, values: PerRow, target: TargetScaling, seed: int) -> RowScores:
         mean, sd = self.moments(target)
-        known = ~np.isnan(values)
-        pit = np.full(len(values), np.nan)
-        pit[known] = special.stdtr(self.freedom[known], self._standardised(values, target, known))
-        lowest = target.transform.lowest()
-        if lowest is not None:
-            # A value with a probability of its own has any PIT up to it: draw one, so that calibrated rows stay uniform.
-            pit = np.where(values == lowest, pit * np.random.default_rng(seed).random(len(values)), pit)
+        pit = self.pit(values, target, seed)
         return score_rows(
             values, mean, sd, crps=self._crps(values, target), log_density=self.log_density(values, target), pit=pit
         )
+
+    def at(self, rows: Int[np.ndarray, " some"]) -> "StudentT":
+        return StudentT(self.mean[rows], self.scale[rows], self.freedom[rows])
+
+    def cdf(self, f: Float[np.ndarray, "row level"]) -> Float[np.ndarray, "row level"]:
+        return special.stdtr(self.freedom[:, None], (f - self.mean[:, None]) / self.scale[:, None])
 
     def _crps(self, values: PerRow, target: TargetScaling) -> PerRow:
         if target.transform.name == "identity":
@@ -144,9 +159,8 @@ class StudentT(Distribution):
             return scale * _crps_t((values - centre) / scale, self.freedom)
         crps = np.empty(len(values))
         for start in range(0, len(values), _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            part = StudentT(self.mean[rows], self.scale[rows], self.freedom[rows])
-            crps[rows] = crps_from_quantiles(values[rows], part.quantiles(_LEVELS, target), _LEVELS)
+            rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(values)))
+            crps[rows] = crps_from_quantiles(values[rows], self.at(rows).quantiles(_LEVELS, target), _LEVELS)
         return crps
 
     def _standardised(self, values: PerRow, target: TargetScaling, rows: np.ndarray) -> Float[np.ndarray, " some"]:

@@ -13,13 +13,15 @@ from jaxtyping import Float
 from weft.arrays import AnyArray, ArrayLike
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
+from weft.data.scaling import TargetScaling
 from weft.data.schema import check_arrays
 from weft.inference.habits import FINDERS, HABITS, Habit
 from weft.inference.habits.base import Places, Times, Version
 from weft.inference.merge import concatenate_observations
+from weft.inference.mixed import MixedEmission, Way, mixed_marginals
 from weft.inference.plain import from_plain, to_plain
 from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
-from weft.inference.prediction import Emission, Marginals
+from weft.inference.prediction import IDENTITY, Emission, Marginals, Prediction
 from weft.inference.queries import checked_rows, checked_sums
 from weft.likelihoods import RowExtras
 from weft.model import Model
@@ -163,6 +165,16 @@ class PosteriorWithHabits(Posterior):
             emission = habit.emitted(emission, times, places)
         return emission
 
+    def prediction(
+        self, times: ArrayLike, places: ArrayLike, extra: RowExtras, target: TargetScaling = IDENTITY
+    ) -> Prediction:
+        times, places = checked_rows(times, places, self.num_columns)
+        ways = self._ways(self._field.marginals, times, places)
+        emission = self.emission(times, places, extra)
+        if len(ways) == 1:
+            return Prediction(ways[0].latent, emission, target)
+        return Prediction(mixed_marginals(ways), MixedEmission(emission, ways), target)
+
     def update(self, more: Observations) -> "PosteriorWithHabits":
         """Habits stay as they are."""
         return PosteriorWithHabits(self._field.update(tell(self._habits, more)), self._habits)
@@ -231,17 +243,23 @@ class PosteriorWithHabits(Posterior):
         self, answer: Callable[[Times, Places], Marginals], times: ArrayLike, places: ArrayLike
     ) -> Marginals:
         times, places = checked_rows(times, places, self.num_columns)
+        return mixed_marginals(self._ways(answer, times, places))
+
+    def _ways(self, answer: Callable[[Times, Places], Marginals], times: Times, places: Places) -> tuple[Way, ...]:
+        """F at the rows in each of the ways they may be meant, with what is a place's own; the field is asked once for all."""
         versions = self._versions(times, places)
-        found = []
-        for probability, asked in versions:
-            rows = np.flatnonzero(probability > 0)
-            each = np.zeros((2, len(times)))
-            each[:, rows] = answer(asked[rows], places[rows])
-            found.append(each)
-        probability, (mean, variance) = np.stack([each.probability for each in versions]), np.stack(found, axis=1)
-        overall = np.sum(probability * mean, axis=0)
-        within = np.sum(probability * (variance + (mean - overall) ** 2), axis=0)
-        return self._with_effects(Marginals(overall, within), times, places)
+        rows = [np.flatnonzero(version.probability > 0) for version in versions]
+        asked = np.concatenate([version.times[some] for version, some in zip(versions, rows, strict=True)])
+        mean, variance = answer(asked, np.concatenate([places[some] for some in rows]))
+        ends = np.cumsum([len(some) for some in rows])[:-1]
+        ways = []
+        for version, some, each, spread in zip(
+            versions, rows, np.split(mean, ends), np.split(variance, ends), strict=True
+        ):
+            latent = np.zeros((2, len(times)))
+            latent[:, some] = each, spread
+            ways.append(Way(version.probability, self._with_effects(Marginals(*latent), times, places)))
+        return tuple(ways)
 
     @property
     def _adding(self) -> tuple[Habit, ...]:

@@ -46,7 +46,7 @@ def cost_of(prepared: Prepared) -> Cost:
     """By a short trial on a stretch of the series."""
     options, translation = prepared.options, prepared.translation
     data = translation.observations(prepared.rows)
-    # Nothing is tried on samples: with all that may be tried a fit takes longest.
+    # Nothing is tried: with all that may be tried a fit takes longest.
     components = (*NAMED,) if options.kernel is None and options.components == AUTO else options.components
     start = start_for(dataclasses.replace(options, components=components), translation, data)
     found = estimate(start.model, data, engine=options.engine)

@@ -7,6 +7,7 @@ the series. Their number and size follow from a budget of work, not from the tab
 """
 
 import dataclasses
+from collections.abc import Sequence
 from enum import Enum
 
 import numpy as np
@@ -53,23 +54,30 @@ class Block:
     data: Observations
 
 
-def choose_blocks(model: Model, data: Observations, *, work: float = BLOCKS_WORK, seed: int = 0) -> tuple[Block, ...]:
+def choose_blocks(
+    model: Model, data: Observations, *, work: float = BLOCKS_WORK, seed: int = 0, periods: Sequence[float] = ()
+) -> tuple[Block, ...]:
     """Blocks of `data` whose exact evidence with its gradient takes about `work` operations in all; the same for the same seed.
 
     One block with everything where that is within `work`. Else, where places are seen again and again, a block is some places times a
     stretch of times (compact) or several runs of times (scattered); where they are not, it is a number of rows near each other
-    in space and time, or far apart. `model` says by its length scales what is near; its basis does not matter.
+    in space and time, or far apart. `model` says by its length scales what is near; its basis does not matter. With `periods`,
+    in steps between times, every other scattered block of places has its runs whole and half periods apart, which tells of seasons.
     """
     rng = np.random.default_rng(seed)
     everything = np.arange(data.num_rows)
     if min(exact_work(model, len(data.places), data.grouping.layout)) <= work:
         return (Block(Kind.WHOLE, everything, data),)
-    choose = _blocks_of_places if places_repeat(data) else _blocks_of_rows
-    return tuple(Block(kind, rows, take_rows(data, rows)) for kind, rows in choose(model, data, work, rng))
+    chosen = (
+        _blocks_of_places(model, data, work, rng, periods)
+        if places_repeat(data)
+        else _blocks_of_rows(model, data, work, rng)
+    )
+    return tuple(Block(kind, rows, take_rows(data, rows)) for kind, rows in chosen)
 
 
 def _blocks_of_places(
-    model: Model, data: Observations, work: float, rng: np.random.Generator
+    model: Model, data: Observations, work: float, rng: np.random.Generator, periods: Sequence[float]
 ) -> list[tuple[Kind, Int[np.ndarray, " row"]]]:
     """Some places times some times each, equally many of both in every block."""
     at_first = np.full(len(data.places), data.times[0])
@@ -83,7 +91,7 @@ def _blocks_of_places(
     length = int(np.clip(work / (count * per_time), min(FEWEST_TIMES, num_times), num_times))
     time_of_row, place_of_row = np.asarray(data.grouping.time_of_row), np.asarray(data.grouping.place_of_row)
     seen = np.zeros((count, num_places), dtype=bool)
-    stretches = _stretches(num_times, length, count, rng)
+    stretches = _stretches(num_times, length, count, rng, periods)
     for number, stretch in enumerate(stretches):
         inside = np.zeros(num_times, dtype=bool)
         inside[stretch] = True
@@ -106,7 +114,9 @@ def _blocks_of_places(
     return [(kind, rows) for kind, rows in chosen if len(rows) > 0]
 
 
-def _stretches(num_times: int, length: int, count: int, rng: np.random.Generator) -> list[Int[np.ndarray, " time"]]:
+def _stretches(
+    num_times: int, length: int, count: int, rng: np.random.Generator, periods: Sequence[float]
+) -> list[Int[np.ndarray, " time"]]:
     """Numbers of times, equally many each: of even entries one stretch, of odd ones several runs over the whole series.
 
     Starts are spread evenly, one at random within each part of the series, so that every season is seen.
@@ -119,10 +129,29 @@ def _stretches(num_times: int, length: int, count: int, rng: np.random.Generator
             chosen.append(np.arange(start, start + length))
             continue
         pieces = np.array_split(np.arange(length), RUNS)
+        seasonal = periods[number // 4 % len(periods)] if periods and number % 4 == 3 else None
+        if seasonal is not None and (runs := _a_period_apart(num_times, pieces, seasonal, rng)) is not None:
+            chosen.append(runs)
+            continue
         # Gaps of all sizes: where the runs go is uniform given that they do not overlap.
         gaps = np.sort(rng.integers(0, num_times - length + 1, size=RUNS))
         chosen.append(np.concatenate([piece + gap for piece, gap in zip(pieces, gaps, strict=True)]))
     return chosen
+
+
+def _a_period_apart(
+    num_times: int, pieces: Sequence[Int[np.ndarray, " _"]], period: float, rng: np.random.Generator
+) -> Int[np.ndarray, " time"] | None:
+    """Runs at half a period, one, and as many as there are from the first; None where they would meet or not fit."""
+    run = len(pieces[0])
+    most = int((num_times - run) // period)
+    apart = np.array([0.0, 0.5, 1.0, float(most)]) * period
+    if most < 2 or run > period / 2:
+        return None
+    start = rng.integers(0, num_times - run - int(apart[-1]) + 1)
+    return np.concatenate(
+        [start + round(far) + np.arange(len(piece)) for far, piece in zip(apart, pieces, strict=True)]
+    )
 
 
 def _blocks_of_rows(

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Places whose dates are off by a whole step: observers who read in the morning date the maximum of yesterday by today.
 
-Told by comparing each place's series, at shifts of -1, 0 and +1 steps, with what its neighbours had: what is common to
-a neighbourhood from one step to the next stands out where dates agree. Neighbours may be shifted themselves, so a few
-passes are made, each with the neighbours as the last one left them. Only what is off against the neighbours can be
-told, so most of them are taken to be right.
+Told by comparing series with their neighbours' at a few lags: what is common to a neighbourhood from one step to the
+next stands out where dates agree. First pairs of neighbours: the lag at which two series agree best is the difference of
+their shifts, and a tree of the clearest pairs spreads it over the map, so that no part of it keeps dates of its own. Then
+each place against the mean of its neighbours, dated as they are held to be, a few times over. Only differences can be told, so
+the dates that most places have are taken to be right.
 """
 
 import dataclasses
@@ -13,6 +14,8 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 from scipy.spatial import cKDTree
 
 from weft.data.observations import Observations
@@ -24,6 +27,8 @@ from weft.inference.posterior import OwnOfPlaces, Posterior
 __all__ = ["Shift", "find_shift"]
 
 _STEPS = (-1, 0, 1)
+# Lags between two places of which each may be off by one.
+_LAGS = (-2, -1, 0, 1, 2)
 _NEIGHBOURS = 8
 # Neighbours that have to have a value before their mean is taken for what was common.
 _FEWEST_NEIGHBOURS = 3
@@ -42,6 +47,10 @@ _LEAST_SHARE = 0.005
 _MOST_IRREGULAR = 0.2
 # Larger tables are looked at in their middle.
 _MOST_CELLS = 20_000_000
+# Seen places around one never seen that tell of its dates, and how many unseen ones what is known of all counts for: the best of
+# these at the places seen, each told from the others.
+_AROUND_UNSEEN = (4, 8, 16, 32)
+_PRIOR_PLACES = (1.0, 4.0, 16.0)
 
 
 @final
@@ -50,7 +59,8 @@ class Shift(Habit):
     """By how many steps of time the dates of each place are off: a row dated t there belongs to t + shift * step.
 
     `probability` is that of each place's being off by just so much; `shares` are how many places are off by -1, 0 and 1
-    steps, which is all that is known of a place never seen.
+    steps. A place never seen is dated as the `num_near` nearest ones are, with `prior_places` more that are as all are: how
+    observers work is often the same in a county or a country.
     """
 
     name: ClassVar[str] = "shift"
@@ -61,6 +71,8 @@ class Shift(Habit):
             "probability": Numbers(("place",), least=0.0),
             "shares": Numbers(("version",), least=0.0),
             "step": Numbers(least=0.0),
+            "num_near": Numbers(whole=True, least=0.0),
+            "prior_places": Numbers(least=0.0),
         }
     )
 
@@ -69,6 +81,8 @@ class Shift(Habit):
     probability: Float[np.ndarray, " place"]
     shares: Float[np.ndarray, " version"]
     step: float
+    num_near: int = 0
+    prior_places: float = 1.0
 
     def told(self, data: Observations) -> Observations:
         return _moved(data, self.step * self._at_rows(data))
@@ -80,15 +94,17 @@ class Shift(Habit):
         number = place_numbers(self.places, places)
         seen = number >= 0
         own = np.where(seen, self.shift[number], 0)
-        return tuple(
-            Version(np.where(seen, own == step, share), times + self.step * step)
-            for step, share in zip(_STEPS, self.shares, strict=True)
-        )
+        shares = np.empty((len(places), len(_STEPS)))
+        shares[seen] = own[seen, None] == np.array(_STEPS)
+        shares[~seen] = self._shares_at(places[~seen, : self.places.shape[1]])
+        return tuple(Version(share, times + self.step * step) for step, share in zip(_STEPS, shares.T, strict=True))
 
     def again(self, field: Posterior, data: Observations) -> "Shift":
         found = find_shift(field, data, self.places.shape[1])
         if found is not None:
-            return dataclasses.replace(found, shares=self.shares)
+            return dataclasses.replace(
+                found, shares=self.shares, num_near=self.num_near, prior_places=self.prior_places
+            )
         places = distinct_places(data.places[:, : self.places.shape[1]])[0]
         nothing = np.zeros(len(places), dtype=np.int64)
         return dataclasses.replace(self, places=places, shift=nothing, probability=np.ones(len(places)))
@@ -116,7 +132,16 @@ class Shift(Habit):
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> "Shift":
-        return cls(**plain)
+        return cls(**{**plain, "num_near": int(plain["num_near"])})
+
+    def _shares_at(self, places: Float[np.ndarray, "place dim"]) -> Float[np.ndarray, "place version"]:
+        """How likely each shift is at places never seen."""
+        if self.num_near == 0 or len(places) == 0 or len(self.places) == 0:
+            return np.tile(self.shares, (len(places), 1))
+        scale = _deviations(self.places)
+        count = min(self.num_near, len(self.places))
+        _, near = cKDTree(self.places / scale).query(places / scale, k=np.arange(1, count + 1))
+        return _shares_of(self.shift[near], self.shares, self.prior_places)
 
     def _at_rows(self, data: Observations) -> Int[np.ndarray, " row"]:
         number = place_numbers(self.places, data.places)
@@ -130,10 +155,11 @@ def find_shift(field: Posterior | None, data: Observations, num_space: int) -> S
     if step is None or len(places) <= _FEWEST_NEIGHBOURS or data.num_rows < _FEWEST_COMMON * _FEWEST_NEIGHBOURS:
         return None
     series = _common_scale(_series(data, of_place[np.asarray(data.grouping.place_of_row)], len(places), step))
-    deviations = places.std(axis=0)
-    scaled = places / np.where(deviations > 0, deviations, 1.0)
-    _, near = cKDTree(scaled).query(scaled, k=np.arange(2, min(_NEIGHBOURS, len(places) - 1) + 2))
-    shift = np.zeros(len(places), dtype=np.int64)
+    scaled = places / _deviations(places)
+    most = max(_NEIGHBOURS, *_AROUND_UNSEEN)
+    _, around = cKDTree(scaled).query(scaled, k=np.arange(2, min(most, len(places) - 1) + 2))
+    near = around[:, :_NEIGHBOURS]
+    shift = _synchronised(series, near)
     shares = np.full(len(_STEPS), 1 / len(_STEPS))
     for _ in range(_PASSES):
         odds, agrees = _odds(series, shift, near, shares)
@@ -149,7 +175,83 @@ def find_shift(field: Posterior | None, data: Observations, num_space: int) -> S
     if not np.any(shift):
         return None
     probability = odds[np.arange(len(places)), shift - _STEPS[0]]
-    return Shift(places, shift, probability, np.bincount(shift - _STEPS[0], minlength=len(_STEPS)) / len(shift), step)
+    shares = np.bincount(shift - _STEPS[0], minlength=len(_STEPS)) / len(shift)
+    return Shift(places, shift, probability, shares, step, *_told_by_those_near(shift, shares, around))
+
+
+def _synchronised(
+    series: Float[np.ndarray, "time place"], near: Int[np.ndarray, "place neighbour"]
+) -> Int[np.ndarray, " place"]:
+    """Shifts that agree with the lags of the clearest pairs: along a spanning tree of them, counted from what most places have."""
+    num_places, count = near.shape
+    lag, clearness = _pair_lags(series, near)
+    first, second = np.repeat(np.arange(num_places), count), near.reshape(-1)
+    forward = coo_array((2.0 - clearness.reshape(-1), (first, second)), shape=(num_places, num_places))
+    # Of the two looks at a pair, from either side, the tree takes whichever is there.
+    tree = minimum_spanning_tree(forward.tocsr())
+    both_ways = (tree + tree.T).tocsr()
+    lag_of = {(int(a), int(b)): int(found) for a, b, found in zip(first, second, lag.reshape(-1), strict=True)}
+    shift = np.zeros(num_places, dtype=np.int64)
+    _, part = connected_components(both_ways, directed=False)
+    for number in range(int(part.max()) + 1):
+        members = np.flatnonzero(part == number)
+        order, before = breadth_first_order(both_ways, members[0], directed=False)
+        for place in order[1:]:
+            pair = (int(place), int(before[place]))
+            difference = lag_of[pair] if pair in lag_of else -lag_of[pair[::-1]]
+            shift[place] = shift[before[place]] + difference
+        shift[members] -= int(np.bincount(shift[members] - shift[members].min()).argmax() + shift[members].min())
+    # Two steps from what most have is a chain of misreadings; what each place itself says comes next.
+    return np.where(np.abs(shift) <= 1, shift, 0)
+
+
+def _pair_lags(
+    series: Float[np.ndarray, "time place"], near: Int[np.ndarray, "place neighbour"]
+) -> tuple[Int[np.ndarray, "place neighbour"], Float[np.ndarray, "place neighbour"]]:
+    """At how many steps later each neighbour's series is most like a place's own, and by how much more than at any other lag."""
+    known = ~np.isnan(series)
+    filled = np.where(known, series, 0.0)
+    found = np.zeros((len(_LAGS), *near.shape))
+    for number, lag in enumerate(_LAGS):
+        own = slice(max(0, -lag), len(series) - max(0, lag))
+        later = slice(max(0, lag), len(series) - max(0, -lag))
+        for column, other in enumerate(near.T):
+            both = known[own] & known[later][:, other]
+            product = np.sum(filled[own] * filled[later][:, other], axis=0)
+            squares = np.sum(filled[own] ** 2 * both, axis=0) * np.sum(filled[later][:, other] ** 2 * both, axis=0)
+            enough = both.sum(axis=0) >= _FEWEST_COMMON
+            found[number, :, column] = np.where(enough, product / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)
+    ranked = np.sort(found, axis=0)
+    return np.array(_LAGS)[np.argmax(found, axis=0)], ranked[-1] - ranked[-2]
+
+
+def _told_by_those_near(
+    shift: Int[np.ndarray, " place"], shares: Float[np.ndarray, " version"], around: Int[np.ndarray, "place other"]
+) -> tuple[int, float]:
+    """How many places near an unseen one tell of its dates, and the weight of what all show beside them; 0 where none do better."""
+    own = shift - _STEPS[0]
+    best, found = float(np.sum(np.log(np.maximum(shares[own], 1e-12)))), (0, 1.0)
+    for num_near in _AROUND_UNSEEN:
+        if num_near > around.shape[1]:
+            break
+        for prior_places in _PRIOR_PLACES:
+            local = _shares_of(shift[around[:, :num_near]], shares, prior_places)
+            told = float(np.sum(np.log(np.maximum(local[np.arange(len(own)), own], 1e-12))))
+            if told > best:
+                best, found = told, (num_near, prior_places)
+    return found
+
+
+def _shares_of(
+    shift: Int[np.ndarray, "place near"], shares: Float[np.ndarray, " version"], prior_places: float
+) -> Float[np.ndarray, "place version"]:
+    counts = np.stack([np.sum(shift == step, axis=1) for step in _STEPS], axis=1)
+    return (counts + prior_places * shares) / (shift.shape[1] + prior_places)
+
+
+def _deviations(places: Float[np.ndarray, "place dim"]) -> Float[np.ndarray, " dim"]:
+    deviations = places.std(axis=0)
+    return np.where(deviations > 0, deviations, 1.0)
 
 
 def _regular_step(times: Float[np.ndarray, " time"]) -> float | None:

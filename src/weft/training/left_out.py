@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: MIT
+"""Rows of small blocks predicted without themselves, and without their place: what a candidate for a model is judged by."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from weft.data.observations import Observations
+from weft.likelihoods import Gaussian
+from weft.model import Model
+
+__all__ = ["LeftOut", "leave_out"]
+
+
+class LeftOut(NamedTuple):
+    """Errors and deviations, noise included, of rows predicted without themselves, and without any row of their place."""
+
+    row_error: Float[np.ndarray, " row"]
+    row_sd: Float[np.ndarray, " row"]
+    place_error: Float[np.ndarray, " row"]
+    place_sd: Float[np.ndarray, " row"]
+
+
+def leave_out(model: Model, blocks: Sequence[Observations]) -> LeftOut:
+    """Every row predicted from the others of its block, and from those at other places.
+
+    With K the covariance of a block, rows g left out together have the error ((K^-1)_gg)^-1 (K^-1 y)_g and the
+    covariance ((K^-1)_gg)^-1: one inverse serves all of them (Dubrule 1983).
+    """
+    found = [_leave_out(model, block) for block in blocks]
+    return LeftOut(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+
+
+def _leave_out(model: Model, block: Observations) -> LeftOut:
+    precision = np.linalg.inv(_covariance(model, block))
+    solved = precision @ np.asarray(block.values)
+    own, place = np.diagonal(precision), np.asarray(block.grouping.place_of_row)
+    error, variance = solved / own, 1 / own
+    place_error, place_variance = error.copy(), variance.copy()
+    for number in np.flatnonzero(np.bincount(place) > 1):
+        members = np.flatnonzero(place == number)
+        covariance = np.linalg.inv(precision[np.ix_(members, members)])
+        place_error[members] = covariance @ solved[members]
+        place_variance[members] = np.diagonal(covariance)
+    return LeftOut(error, np.sqrt(variance), place_error, np.sqrt(place_variance))
+
+
+def _covariance(model: Model, block: Observations) -> Float[np.ndarray, "row row"]:
+    """Of the values of a block."""
+    assert isinstance(model.likelihood, Gaussian)
+    time, place = np.asarray(block.grouping.time_of_row), np.asarray(block.grouping.place_of_row)
+    own = 0.0 if block.noise_variance is None else np.asarray(block.noise_variance)
+    whole = np.diag(np.full(block.num_rows, float(model.likelihood.variance)) + own)
+    for component in model.components:
+        along = float(component.variance) * np.asarray(component.time(block.times))
+        across = np.asarray(component.space(block.places))
+        whole += along[np.ix_(time, time)] * across[np.ix_(place, place)]
+    return whole
