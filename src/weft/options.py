@@ -125,12 +125,12 @@ class Options:
     components: GivenComponents = _model(
         tuple[str, ...] | str,
         "auto, or some of slow, fast, local, yearly, weekly, daily.",
-        default=("slow", "fast"),
+        default="auto",
     )
     habits: GivenHabits = _model(
         tuple[str, ...] | str,
         "What places have of their own: auto, none, or some of level, noise, shift.",
-        default=("level",),
+        default="auto",
         words={"none": None},
     )
     likelihood: GivenLikelihood = _model(

@@ -65,20 +65,21 @@ class SpaceTimeGP(Options):
     target is transformed (`transform`: "log", "log1p", "sqrt", "logit"), then standardised where the likelihood allows,
     and answers come back in its own units.
 
-    `components`: a slow and a fast one, or "auto", which starts from these and keeps what samples of the rows ask for and rows and places
-    left out gain by (a local component, rougher ones, seasons, levels of places), or some of "slow", "fast", "local", "yearly",
+    `components`: "auto" starts from a slow and a fast one and keeps what small blocks of the table ask for and rows and places
+    left out gain by (a local component, rougher ones, seasons, levels of places); or some of "slow", "fast", "local", "yearly",
     "weekly", "daily". `kernel` overrules it: a `weft.Separable` or a sum of them to start from, in these units: kilometres
     and deviations, the times' unit (days for daily data), a target of variance 1.
-    `habits`: what places have of their own besides the field: levels, or None, or "auto" for "level", "noise" and "shift" (dates
-    off by whole steps) with tails learned from hidden rows; each is kept where left-out rows gain, see `habits_`.
+    `habits`: what places have of their own besides the field: "auto" looks for "level", "noise" and "shift" (dates off by whole
+    steps) and learns the tails of predictions from hidden rows, each kept where left-out rows gain, see `habits_`; or some of
+    these; or None.
     `likelihood`: "gaussian", "student_t", "poisson", "negative_binomial", ... or an object.
     `pseudo_points`: "auto" (every place up to 150 distinct ones, which is exact; else up to 100 a component, placed
     greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix or
-    `weft.FourierFeatures` in the scaled coordinates. `learning_rows`: "auto" learns parameters from stretches of the
-    series where all of it would take long, and from small parts of the table, each modelled exactly, where hardly any place
-    is measured twice; a number from about so many rows, None from all; predictions always use all rows.
+    `weft.FourierFeatures` in the scaled coordinates. `learning_rows`: "auto" learns parameters from small parts of the table,
+    each modelled exactly, where all of it would take long (with covariates, or a likelihood that is not Gaussian, from stretches
+    of the series); a number from about so many rows, None from all; predictions always use all rows.
     `regions`: "auto" lets regions of a wide table answer, each exactly and blended without seams, where the
-    pseudo-points of one model would leave more than 2 % of the variance unexplained (`regions_` lists them); a number asks
+    pseudo-points of one model would leave too much unexplained beside the noise (`regions_` lists them); a number asks
     for so many, None for one model. `place_offsets` gives each place a level of its own where there are fewer
     pseudo-points than places and it makes a difference.
     `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more component.

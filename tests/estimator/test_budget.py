@@ -107,8 +107,14 @@ def test_a_model_so_large_that_folds_take_long_predicts_fewer_and_says_so(fitted
 
 
 def test_learning_work_bounds_what_is_learned_from(long_table, monkeypatch, caplog):
+    """By stretches of the series where somebody wants one model, by small parts of the table where nobody does."""
     monkeypatch.setattr(learning, "LEARNING_WORK", 25 * 7.5e5 / 2)
-    gp = weft.SpaceTimeGP(time="time", space=("lon", "lat"), target="value", max_iterations=1, progress=None)
+    arguments = {"time": "time", "space": ("lon", "lat"), "target": "value", "max_iterations": 1, "progress": None}
     with caplog.at_level(logging.INFO, "weft"):
-        gp.fit(long_table)
-    assert "parameters are learned from" in caplog.text
+        weft.SpaceTimeGP(**arguments, regions=None).fit(long_table)
+    assert "parameters are learned from 72 of 149 rows (one stretch of the series)" in caplog.text
+    monkeypatch.setattr(learning, "_BLOCKS_WORK", 1e3)
+    with caplog.at_level(logging.INFO, "weft"):
+        gp = weft.SpaceTimeGP(**arguments).fit(long_table)
+    assert f"parameters are learned from {gp.result_.num_blocks} small parts of the table" in caplog.text
+    assert gp.result_.num_blocks > 1

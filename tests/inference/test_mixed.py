@@ -36,7 +36,9 @@ def prediction(tails: bool, target: TargetScaling | None = None) -> Prediction:
 
 def parts(tails: bool, row: int) -> list[tuple[float, stats.rv_continuous]]:
     sd = np.sqrt(VARIANCE[:, row] + NOISE)
-    made = [stats.t(FREEDOM, m, SCALE * s) if tails else stats.norm(m, s) for m, s in zip(MEAN[:, row], sd, strict=True)]
+    made = [
+        stats.t(FREEDOM, m, SCALE * s) if tails else stats.norm(m, s) for m, s in zip(MEAN[:, row], sd, strict=True)
+    ]
     return list(zip(PROBABILITY[:, row], made, strict=True))
 
 

@@ -100,7 +100,8 @@ def scales_of(data: Observations, num_space: int, alike: Sequence[int]) -> Scale
     apart = cKDTree(places / length).query(places / length, k=[2])[0] if len(places) > 1 else np.empty(0)
     apart = apart[np.isfinite(apart) & (apart > 0)]
     spacing = length * (float(np.median(apart)) if len(apart) else 1.0)
-    step, span = _usual_step(data), float(np.ptp(data.times))
+    # Of one image nothing can be told about time, whose lengths then stay where they start.
+    step, span = _usual_step(data), float(np.ptp(data.times)) if len(data.times) > 1 else 1.0
     fast = min(_FAST_STEPS * step, span / 2)
     return Scales(
         length=length,
@@ -161,8 +162,12 @@ def choose_components(
             for name, period in asked.items()
         ),
         Candidate("fast component rough in space", lambda draft: _rougher(draft, FAST)),
-        Candidate("slow component rough in space", lambda draft: _rougher(draft, SLOW)),
-        *([Candidate("levels of places", lambda draft: _with_levels(draft, scales))] if places_repeat(data) else []),
+        Candidate("slow component rough in space", lambda draft: _unless_local(draft, _rougher(draft, SLOW))),
+        *(
+            [Candidate("levels of places", lambda draft: _unless_local(draft, _with_levels(draft, scales)))]
+            if places_repeat(data)
+            else []
+        ),
     ]
     learning = [block.data for block in choose_blocks(start.model, data, work=_TRIAL_WORK, seed=seed, periods=lags)]
     return select(start, candidates, learning, _to_check(start.model, data, seed + 1))
@@ -252,6 +257,11 @@ def _rougher(draft: Draft, name: str) -> Draft | None:
         variance=components[number].variance,
     )
     return dataclasses.replace(draft, model=_with_components(draft.model, components))
+
+
+def _unless_local(draft: Draft, changed: Draft | None) -> Draft | None:
+    """A local component has taken what is rough and what is a place's own: never was either kept beside it."""
+    return None if LOCAL in draft.names else changed
 
 
 def _local(scales: Scales) -> Separable:

@@ -61,8 +61,8 @@ def field_scale(likelihood: Likelihood, data: Observations) -> Float[np.ndarray,
 
 
 def median_step(times: Float[np.ndarray, " time"]) -> float:
-    """The usual step between distinct times."""
-    return float(np.median(np.diff(times)))
+    """The usual step between distinct times; 1 where there is but one."""
+    return float(np.median(np.diff(times))) if len(times) > 1 else 1.0
 
 
 def variance_shares(data: Observations, f: Float[np.ndarray, " row"], num_space: int) -> Shares:

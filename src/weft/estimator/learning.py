@@ -38,12 +38,12 @@ logger = logging.getLogger("weft")
 # A climb ends when no entry of the gradient exceeds this many nats a row: what is left to gain no score would show.
 _GRADIENT_PER_ROW = 2e-4
 _TOLERANCE = 1e-7
+# Blocks are a sample: another would move their optimum by more than this.
+_TOLERANCE_OF_BLOCKS = 1e-6
 # Of a second climb, which starts near its end.
 _ITERATIONS_AGAIN = 8
-# From where trials of components have left the parameters, more blocks take them the rest of the way.
-_ITERATIONS_FROM_TRIALS = 20
-# Work of an evaluation of all blocks together: a quarter of a second on a core.
-_BLOCKS_WORK = 2e9
+# Work of an evaluation of all blocks together: half a second on a core.
+_BLOCKS_WORK = 4e9
 # What places may have of their own, in the order in which it is found.
 HABITS_TO_FIND = ("shift", "level", "noise")
 
@@ -152,6 +152,7 @@ def _learns_small(settings: Options, model: Model, data: Observations, num_space
     """
     return (
         isinstance(settings.learning_rows, str)
+        and settings.learning_rows == "auto"
         and isinstance(settings.pseudo_points, str)
         and settings.regions is not None
         and settings.power == 0.0
@@ -184,14 +185,12 @@ def _learned_small(
             f"{sum(block.num_rows for block in blocks):,}",
             f"{data.num_rows:,}",
         )
-    most = min(_ITERATIONS_FROM_TRIALS, settings.max_iterations) if start.trials else settings.max_iterations
     result = fit(
         exact,
         blocks if len(blocks) > 1 else blocks[0],
         frozen=start.frozen,
-        # The whole of a small table speaks for itself.
-        priors=start.priors if len(blocks) > 1 or start.trials else {},
-        **_options_for(settings, *blocks) | {"max_iterations": most},
+        priors=start.priors,
+        **_options_for(settings, *blocks) | ({} if len(blocks) == 1 else {"tolerance": _TOLERANCE_OF_BLOCKS}),
         **options,
     )
     return start, result, blocks

@@ -107,16 +107,11 @@ def learn_translation(
     clock = learn_clock(rows.time, time_name, time_step=time_step, text_format=time_format)
     scaling = learn_scaling(rows.space)
     times = clock.numbers(rows.time, time_name)[present]
-    if np.all(times == times[0]):
+    one_place = len(distinct_rows([column[present] for column in rows.space.values()])[0]) == 1
+    if one_place and np.all(times == times[0]):
         raise ValueError(
-            f"all rows with a value are at one time ({clock.restore(times[:1]).iloc[0]}), so nothing can be learned "
-            "about time; give rows at two times or more"
-        )
-    names = ", ".join(scaling.columns)
-    if len(distinct_rows([column[present] for column in rows.space.values()])[0]) == 1:
-        raise ValueError(
-            f"all rows with a value are at one place (one value of {names}), so nothing can be learned about space; "
-            "give rows at two places or more"
+            f"all rows with a value are at one time ({clock.restore(times[:1]).iloc[0]}) and one place, so nothing can be "
+            "learned about either; give rows at two times or places or more"
         )
     return Translation(clock, scaling, _learn_covariates(rows.covariates), target, time_name, target_name)
 

@@ -26,7 +26,7 @@ __all__ = ["BLOCKS_WORK", "Block", "Kind", "choose_blocks"]
 BLOCKS_WORK = 8e9
 # A block has at most so many places, and rows where places do not repeat.
 MOST_PLACES = 36
-MOST_ROWS = 128
+MOST_ROWS = 192
 MOST_BLOCKS = 24
 FEWEST_BLOCKS = 8
 # Fewer times than this in a block tell little about time.
@@ -102,7 +102,7 @@ def _blocks_of_places(
         kind = Kind.COMPACT if number % 2 == 0 else Kind.SCATTERED
         # Places with nothing to say in this stretch come last, however near.
         if kind is Kind.COMPACT:
-            away = np.sqrt(np.sum((points - points[centres[number]]) ** 2, axis=1))
+            away = np.sqrt(np.sum((points - points[centres[number % len(centres)]]) ** 2, axis=1))
             order = np.lexsort((away, ~seen[number]))
         else:
             far_apart = _spread(points[seen[number]], size, rng)
