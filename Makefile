@@ -8,13 +8,15 @@ LOWEST := .venv-lowest
 CORE := tests/test_model.py tests/data/test_files.py tests/inference/test_storage.py tests/test_scores.py \
 	tests/estimator/test_against_dense.py tests/cli/test_verbs.py tests/report/test_page.py
 
-.PHONY: help demo test check format lint types imports tests lowest fuzz bench clean
+.PHONY: help demo test check format lint types imports tests lowest fuzz kill models bench clean
 
 help:
 	@echo "make demo    fit real data and show what comes out"
 	@echo "make test    everything CI runs: format, lint, types, imports, tests"
 	@echo "make lowest  a core of the tests with the lowest versions that pyproject.toml allows"
 	@echo "make fuzz    hostile input for some minutes, other cases by SEED=1, 2, ..."
+	@echo "make kill    fits and writers killed at random moments, others by SEED=1, 2, ..."
+	@echo "make models  2,000 random models against eighty digits, about half an hour"
 	@echo "make bench   timings of the engines on this machine"
 	@echo "make format  rewrite the sources in the house format"
 	@echo "make clean   remove the environment and caches"
@@ -62,7 +64,14 @@ $(LOWEST)/.installed: pyproject.toml
 SEED ?= 1
 fuzz: $(INSTALLED)
 	WEFT_FUZZ=20 WEFT_FUZZ_SEED=$(SEED) WEFT_FUZZ_RESULTS=benchmarks/results/fuzz-$(SEED).json WEFT_TESTS_CHECK_SHAPES=no \
-	$(BIN)/pytest tests/trust/test_fuzz.py --hypothesis-seed=$(SEED)
+	$(BIN)/pytest tests/trust/test_fuzz.py tests/trust/test_verb_faults.py --hypothesis-seed=$(SEED)
+
+kill: $(INSTALLED)
+	$(BIN)/python -W ignore -m tests.trust.killing writers $(SEED) 200
+	$(BIN)/python -W ignore -m tests.trust.killing fits $(SEED) 20
+
+models: $(INSTALLED)
+	$(BIN)/python -m tests.trust.random_models 2000
 
 bench: $(INSTALLED)
 	$(BIN)/python benchmarks/engine.py

@@ -88,11 +88,12 @@ def hold_to_promise(kind: str, arguments: list[str], folder: pathlib.Path) -> in
 
 
 def _write_counts(path: str) -> None:
-    pathlib.Path(path).write_text(
-        json.dumps(
-            {"times_more_than_ci": TIMES_MORE, "seed": os.environ.get("WEFT_FUZZ_SEED"), "cases": COUNTS}, indent=1
-        )
-    )
+    """Of this run, beside those of other tests by the same seed."""
+    file, seed = pathlib.Path(path), os.environ.get("WEFT_FUZZ_SEED")
+    before = json.loads(file.read_text()) if file.exists() else {}
+    cases = (before["cases"] if before.get("seed") == seed else {}) | COUNTS
+    record = {"times_more_than_ci": TIMES_MORE, "seed": seed, "total": sum(cases.values()), "cases": cases}
+    file.write_text(json.dumps(record, indent=1) + "\n")
 
 
 if os.environ.get("WEFT_FUZZ_RESULTS"):
