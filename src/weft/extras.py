@@ -11,10 +11,19 @@ EXTRAS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def is_installed(extra: str) -> bool:
+    """Whether all that `extra` brings is there; nothing is imported."""
+    return not _missing(extra)
+
+
 def require(extra: str, purpose: str) -> None:
     """Raise ImportError with the command that installs `extra`, unless what it brings is there; nothing is imported."""
-    missing = [module for module in EXTRAS[extra] if importlib.util.find_spec(module) is None]
+    missing = _missing(extra)
     if missing:
         raise ImportError(
             f'{purpose} needs {" and ".join(missing)}, not installed here; run pip install "weft[{extra}]" first'
         )
+
+
+def _missing(extra: str) -> list[str]:
+    return [module for module in EXTRAS[extra] if importlib.util.find_spec(module) is None]

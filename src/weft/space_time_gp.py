@@ -14,11 +14,14 @@ from weft.arrays import Given, require_whole
 from weft.data.archive import write_archive
 from weft.data.tables import AnyTable, GridTable, Table
 from weft.data.transforms import check_levels
+from weft.distributed.clients import active_client, tasks_on
+from weft.distributed.lazy import answer_lazily, answers_of_parts, in_one_piece, is_on_dask
+from weft.distributed.reading import gathered
 from weft.estimator.aggregating import Asked, aggregate, as_grouped
 from weft.estimator.answers import answer_columns, as_answer, stack_draws
 from weft.estimator.auditing import audit, learned_from_gross, without_gross
 from weft.estimator.columns import Roles, read_measurements, roles_among
-from weft.estimator.evaluation import MODEL, summaries_of
+from weft.estimator.evaluation import MODEL, joined, summaries_of
 from weft.estimator.filling import fill
 from weft.estimator.fitted import Fitted
 from weft.estimator.forecasting import future_times, rows_ahead, station_columns, stations
@@ -113,23 +116,34 @@ class SpaceTimeGP(Options):
         checkpoint: str | os.PathLike[str] | None = None,
         resume: bool = False,
         callback: Callable[[Iteration], None] | None = None,
+        client: Any = None,
     ) -> "SpaceTimeGP":
         """Learn from a pandas, polars, pyarrow or xarray table. The target is one of its columns, so `y` stays None.
 
+        The table may also be a dask DataFrame, a Dataset on Dask, or the path of a file or of a folder of parquet files: workers then
+        read it, and only the columns needed come here.
+
         `checkpoint` names a file to go on from, with `resume`, after an interruption; `callback` sees each iteration.
+        With a `client` (a `dask.distributed.Client`, or `weft.distributed.Processes`) parts to learn from and regions to answer are
+        its workers' work; what is learned is the same, and so is this object.
         """
         _refuse_apart(y)
         roles, settings = self._roles(), options_among(self.get_params())
-        rows = read_measurements(roles.table(table, with_target=True), roles, with_target=True)
-        learned = learn(
-            settings,
-            roles,
-            rows,
-            checkpoint=checkpoint,
-            resume=resume,
-            callback=callback,
-            progress=self.progress,
-        )
+        if client is None and is_on_dask(table):
+            client = active_client()
+        with tasks_on(client):
+            rows = read_measurements(
+                roles.table(gathered(table, roles.columns), with_target=True), roles, with_target=True
+            )
+            learned = learn(
+                settings,
+                roles,
+                rows,
+                checkpoint=checkpoint,
+                resume=resume,
+                callback=callback,
+                progress=self.progress,
+            )
         self.binning_ = learned.binning
         if learned.binning is not None:
             logger.info("%s", learned.binning.message)
@@ -145,8 +159,11 @@ class SpaceTimeGP(Options):
 
         `of="observation"` predicts what would be measured, noise included; `of="field"` what is behind it: for counts
         the rate, for a transformed target its inverse without noise. `latent_sd` is the field's deviation either way.
-        An xarray Dataset gives the Dataset of its grid with CF-1.11 attributes.
+        An xarray Dataset gives the Dataset of its grid with CF-1.11 attributes. A dask DataFrame, or a Dataset on Dask, gives one of
+        its kind: lazy, and answered partition by partition when it is computed or written.
         """
+        if is_on_dask(table):
+            return answer_lazily(self._ready(), "predict", table, quantiles=tuple(np.atleast_1d(quantiles)), of=of)
         return self._predict(self._learned().roles.table(table, with_target=False), quantiles, of)
 
     def predict_pieces(
@@ -167,11 +184,14 @@ class SpaceTimeGP(Options):
     ) -> Given[AnyTable]:
         """Joint draws over the table's rows, across places and times: columns draw_0, draw_1, ... added.
 
-        An xarray Dataset gets one variable `draws` whose first dimension is `draw`.
+        An xarray Dataset gets one variable `draws` whose first dimension is `draw`. A table on Dask gives a lazy one of its kind, in
+        one partition, because its draws are joint over all rows.
         """
         check_of(of)
         require_whole("num", num, 1)
         require_whole("seed", seed, 0)
+        if is_on_dask(table):
+            return answer_lazily(self._ready(), "sample", in_one_piece(table), num=num, seed=seed, of=of)
         fitted = self._learned()
         asked = fitted.roles.table(table, with_target=False)
         draws = fitted.draws(read_measurements(asked, fitted.roles, with_target=False), num, seed, of)
@@ -186,9 +206,12 @@ class SpaceTimeGP(Options):
         """The same table with the target's gaps filled under its own name: same kind, index and order.
 
         Two columns come last: `filled`, true where a gap was, and `sd`, the deviation of what was filled in, 0 where a
-        value was there. Gaps are filled from all that the model has seen; `update` first to let it see the table.
+        value was there. Gaps are filled from all that the model has seen; `update` first to let it see the table. A table on Dask
+        gives a lazy one of its kind.
         """
         check_of(of)
+        if is_on_dask(table):
+            return answer_lazily(self._ready(), "fill", table, replaced=(self.target,), of=of)
         fitted = self._learned()
         return fill(fitted, fitted.roles.table(table, with_target=True), of)
 
@@ -328,13 +351,16 @@ class SpaceTimeGP(Options):
 
         CRPS, log density, errors, coverage and PIT; then `mean_crps_<baseline>` of what anyone could predict from the
         training rows without a model, and `crps_skill`: 1 less the ratio to the best of those. Rows without a value are
-        counted in `num_missing`.
+        counted in `num_missing`. Of a table on Dask every partition is scored where it is.
         """
         _refuse_apart(y)
         fitted = self._learned()
-        rows = fitted.read(table)
-        summaries = summaries_of(fitted.score_rows(rows, self.seed), fitted.target_sd)
-        found = summaries[MODEL] | {"num_missing": rows.num_missing}
+        parts = answers_of_parts(self, "_score_part", table) if is_on_dask(table) else [self._score_part(table)]
+        scored = [part for part, _ in parts if part is not None]
+        if not scored:
+            raise ValueError(f"no row has a value of {fitted.roles.target!r}, so there is nothing to score")
+        summaries = summaries_of(joined(scored), fitted.target_sd)
+        found = summaries[MODEL] | {"num_missing": sum(missing for _, missing in parts)}
         baselines = {name: float(summary["mean_crps"]) for name, summary in summaries.items() if name != MODEL}
         if baselines:
             found |= {f"mean_crps_{name}": value for name, value in baselines.items()}
@@ -346,6 +372,14 @@ class SpaceTimeGP(Options):
         """The scores behind `score`, as a pandas frame with one line a model and row; `weft.compare` takes two."""
         fitted = self._learned()
         return fitted.score_rows(fitted.read(table), self.seed)
+
+    @in_float64
+    def _score_part(self, table: Given[AnyTable]) -> tuple["pd.DataFrame | None", int]:
+        """The same of a part of a table, None where it has no value, and how many rows have none."""
+        fitted = self._learned()
+        rows = fitted.read(table)
+        scored = None if rows.num_missing == rows.num_rows else fitted.score_rows(rows, self.seed)
+        return scored, rows.num_missing
 
     @in_float64
     def cross_validate(
@@ -473,6 +507,11 @@ class SpaceTimeGP(Options):
         steps of time: a row dated t there belongs to t + shift.
         """
         return in_float64(habits_table)(self._learned())
+
+    def _ready(self) -> "SpaceTimeGP":
+        """Raise unless it has learned."""
+        self._learned()
+        return self
 
     def _learned(self) -> Fitted:
         fitted = getattr(self, "fitted_", None)

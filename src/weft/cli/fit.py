@@ -15,7 +15,9 @@ from weft.cli.options import (
     Config,
     KeepDuplicates,
     ModelOptions,
+    Scheduler,
     TableOfConfig,
+    Workers,
     settings_from,
 )
 from weft.cli.printing import emit, remark
@@ -36,15 +38,19 @@ def fit(
     keep_duplicates: KeepDuplicates = False,
     columns: ColumnOptions = DEFAULT_COLUMNS,
     model: ModelOptions = DEFAULT_MODEL,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     json: AsJson = False,
 ) -> int:
     """Learn a model from a table and save it.
 
     Ctrl-C saves the best so far; --resume goes on.
     """
+    from weft.distributed import cluster
     from weft.project import fit_file, fitted_record, was_interrupted
 
     settings = settings_from(config, table, columns, model, keep_duplicates=keep_duplicates)
-    gp = fit_file(settings, output, advised=config is None, resume=resume, say=remark)
+    with cluster(workers, scheduler) as client:
+        gp = fit_file(settings, output, advised=config is None, resume=resume, say=remark, client=client)
     emit(fitted_record(gp) | {"model": str(output)}, f"{gp.summary()}\nsaved {output}", as_json=json)
     return INTERRUPTED if was_interrupted(gp) else 0

@@ -32,8 +32,10 @@ __all__ = [
     "RowsFile",
     "RowsOrGrid",
     "RowsWithGaps",
+    "Scheduler",
     "TableOfConfig",
     "TableOutput",
+    "Workers",
     "argument",
     "command_line",
     "names_in",
@@ -71,6 +73,13 @@ Of = Annotated[
 ]
 
 
+Workers = Annotated[
+    int | None, Parameter(help="Processes to start on this machine and share the work among.", show_default=False)
+]
+Scheduler = Annotated[
+    str | None,
+    Parameter(help="Address of a Dask scheduler whose workers to use, such as tcp://node1:8786.", show_default=False),
+]
 Quantiles = Annotated[str, Parameter(help="Levels, separated by commas.")]
 
 

@@ -12,6 +12,8 @@ from weft.cli.options import (
     INTERRUPTED,
     AsJson,
     KeepDuplicates,
+    Scheduler,
+    Workers,
     command_line,
     settings_from,
 )
@@ -27,13 +29,17 @@ def run(
         bool, Parameter(help="Go on from where an interrupted run stopped fitting.", show_default=False)
     ] = False,
     keep_duplicates: KeepDuplicates = False,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     json: AsJson = False,
 ) -> int:
     """Check, fit, evaluate, predict and report, as a config says."""
     from weft import project
+    from weft.distributed import cluster, tasks_on
 
     settings = settings_from(config, None, DEFAULT_COLUMNS, DEFAULT_MODEL, keep_duplicates=keep_duplicates)
-    done = project.run(settings, resume=resume, say=remark, command=command_line())
+    with cluster(workers, scheduler) as client, tasks_on(client):
+        done = project.run(settings, resume=resume, say=remark, command=command_line())
     if done.report is None:
         return INTERRUPTED
     emit(done.to_json(), str(done), as_json=json)

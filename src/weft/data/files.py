@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.data.atomic import whole_file, whole_folder
 from weft.data.csv_text import read_csv, require_flat, write_csv
+from weft.data.parts import is_of_parts, joined_parts, parts_of, read_part
 from weft.data.special import refuse_special
 from weft.data.tables import as_table
 from weft.data.valid_values import without_invalid
@@ -60,15 +61,16 @@ def file_kind(path: str | os.PathLike[str]) -> str:
 def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
     """A pandas frame from csv and parquet, an xarray Dataset from NetCDF and Zarr.
 
-    Times in csv stay text, exactly as written, and so do codes such as 007 and NA: nothing about them is guessed here.
+    Times in csv stay text, exactly as written, and so do codes such as 007 and NA: nothing about them is guessed here. A folder of
+    parquet files, or a pattern such as `2020-*.parquet`, is one table.
     """
+    if is_of_parts(path):
+        return joined_parts([read_part(part) for part in parts_of(path)])
     kind = file_kind(path)
     refuse_special(path, f"cannot read {str(path)!r}")
     place = pathlib.Path(path)
     if not place.exists():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
-    if kind != "zarr" and place.is_dir():
-        raise IsADirectoryError(f"{str(path)!r} is a folder; give a file")
     if kind != "zarr" and place.stat().st_size == 0:
         raise ValueError(f"{str(path)!r} is empty; give a file with a header and at least one row")
     read = {"csv": _read_csv, "parquet": _read_parquet, "netcdf": _read_netcdf, "zarr": _read_zarr}[kind]

@@ -32,10 +32,14 @@ class Roles:
         """The columns that every table needs, to say when and where."""
         return (self.time, *self.space, *self.covariates)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All that a table to learn from needs."""
+        return (*self.coordinates, self.target, *self.extras.values())
+
     def table(self, data: Any, *, with_target: bool) -> Table:
         """`data` as a table with the columns needed; those of extras must be there where the target must."""
-        wanted = (*self.coordinates, self.target, *self.extras.values()) if with_target else self.coordinates
-        return as_table(data, wanted)
+        return as_table(data, self.columns if with_target else self.coordinates)
 
 
 def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), **extras: Any) -> Roles:

@@ -3,7 +3,7 @@
 
 import itertools
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
@@ -14,7 +14,9 @@ from weft.estimator.columns import Measurements, Roles
 from weft.estimator.evaluation import Sheet, joined, make_sheet, rows_frame, score_beside_baselines, tidy_scores
 from weft.estimator.fitted import Fitted
 from weft.estimator.learning import learn, translation_for
+from weft.estimator.translation import Translation
 from weft.folds import assign_folds, splits
+from weft.inference.executor import current_executor
 from weft.options import Options
 
 __all__ = ["NUM_FOLDS", "OUTPUTS", "cross_validate", "folds_of"]
@@ -58,18 +60,52 @@ def cross_validate(
             count,
             count,
         )
-    frames = []
-    for fold, (train, test) in enumerate(itertools.islice(splits(folds, by), predicted)):
-        seen, hidden = present[train], present[test]
-        train_rows = rows.take(seen)
-        model = _learned(settings, roles, train_rows) if fitted is None else fitted.given_only(train_rows)
-        prediction = model.prediction(rows.take(hidden))
-        scored = score_beside_baselines(
-            prediction, sheet.take(seen), sheet.take(hidden), translation, seed=seed, is_forecast=by == "time"
-        )
-        frames.append(rows_frame(scored, hidden, sheet, fold=fold))
+    parts = [
+        (fold, present[train], present[test])
+        for fold, (train, test) in enumerate(itertools.islice(splits(folds, by), predicted))
+    ]
+    told = _Told(settings, roles, rows, fitted, translation, sheet, seed, by == "time")
+    executor = current_executor()
+    if executor.is_elsewhere:
+        names = [f"fold {fold}, {len(hidden)} rows held out by {by}" for fold, _, hidden in parts]
+        frames = executor.map(_scored_fold, [executor.hold(told)] * len(parts), parts, names=names)
+    else:
+        # One after another: each has all processors.
+        frames = [_scored_fold(told, part) for part in parts]
     frame = joined(frames)
     return frame if output == "rows" else tidy_scores(frame, float(np.std(sheet.values[present])), by)
+
+
+class _Told(NamedTuple):
+    """What every fold is told."""
+
+    settings: Options
+    roles: Roles
+    rows: Measurements
+    fitted: Fitted | None
+    translation: Translation
+    sheet: Sheet
+    seed: int
+    is_forecast: bool
+
+
+def _scored_fold(told: _Told, part: tuple[int, Int[np.ndarray, " seen"], Int[np.ndarray, " hidden"]]) -> Any:
+    """The scores of one fold's hidden rows, predicted from those seen."""
+    fold, seen, hidden = part
+    train_rows, sheet = told.rows.take(seen), told.sheet
+    if told.fitted is None:
+        model = learn(told.settings, told.roles, train_rows, progress=None).fitted
+    else:
+        model = told.fitted.given_only(train_rows)
+    scored = score_beside_baselines(
+        model.prediction(told.rows.take(hidden)),
+        sheet.take(seen),
+        sheet.take(hidden),
+        told.translation,
+        seed=told.seed,
+        is_forecast=told.is_forecast,
+    )
+    return rows_frame(scored, hidden, sheet, fold=fold)
 
 
 def folds_of(
@@ -85,7 +121,3 @@ def _folds_worth(fitted: Fitted, count: int) -> int:
     if not batches:
         return count
     return num_folds_within(work_of_model(fitted.model, batches[0]), count)
-
-
-def _learned(settings: Options, roles: Roles, rows: Measurements) -> Fitted:
-    return learn(settings, roles, rows, progress=None).fitted

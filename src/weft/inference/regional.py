@@ -8,7 +8,7 @@ corrected in each region by what it misses at the rows, and only the corrections
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
@@ -19,10 +19,10 @@ from weft.data.observations import Observations, take_rows
 from weft.engines.base import Engine
 from weft.engines.choose import check_engine_name, engine_name
 from weft.engines.cpu.threads import num_processors
-from weft.inference.at_once import at_once
 from weft.inference.cuts import Shares
 from weft.inference.division import Division, Region, divide
 from weft.inference.exact_work import exact_work
+from weft.inference.executor import Executor, current_executor
 from weft.inference.merge import Given, concatenate_observations
 from weft.inference.parts import plain_rows, rows_from_plain
 from weft.inference.plain import from_plain, to_plain
@@ -115,9 +115,8 @@ class RegionalPosterior(Posterior):
     def log_evidence(self) -> float:
         """Each region's by its core's share of the rows it sees: to compare models of the same table by, and no more than that."""
         return sum(
-            float(np.mean(region.is_core)) * self.region(number).log_evidence
-            for number, region in enumerate(self.division.regions)
-            if np.any(region.is_core)
+            float(np.mean(region.is_core)) * evidence
+            for region, evidence in zip(self.division.regions, self._ask_all(_log_evidence), strict=True)
         )
 
     def habits(self) -> tuple[OwnOfPlaces, ...]:
@@ -134,47 +133,38 @@ class RegionalPosterior(Posterior):
         return functools.lru_cache(maxsize=max(2 * num_processors(), KEPT_BYTES // max(each, 1)))(self._condition)
 
     def _condition(self, number: int) -> SinglePosterior:
-        data = take_rows(self._data, self.division.regions[number].rows)
-        engine = self.engine
-        if engine == "auto":
-            engine = exact_work(self.model, len(data.places), data.grouping.layout).engine
-        if not isinstance(self.model.likelihood, Gaussian):
-            return condition(self.model, data, engine=engine)
-        # What `condition` does, compiled once for all regions with as many places, however many rows and times they have.
-        weights = np.asarray(weights_at_data(self.model, data.places))
-        floor = NOISE_FLOOR * signal_variances_at(self.model, data)
-        own = 0.0 if data.noise_variance is None else np.asarray(data.noise_variance)
-        noise = np.maximum(np.full(data.num_rows, float(self.model.likelihood.variance)) + own, floor)
-        sites = Sites(np.asarray(data.values), 1 / noise, -np.sum(np.log(2 * np.pi * noise)) / 2)
-        return SinglePosterior(
-            self.model,
-            data.times,
-            rows_of(data, sites),
-            weights,
-            exact_places=data.places,
-            log_constant=float(sites.log_constant),
-            power=0.0,
-            engine=engine,
-            given=Given(data.row, np.zeros(data.num_rows), data.num_rows),
-        )
+        return _condition_region(self.model, take_rows(self._data, self.division.regions[number].rows), self.engine)
+
+    @functools.cached_property
+    def _held_regions(self) -> tuple[Executor, dict[int, Any]]:
+        """Regions as the executor holds them; those of another one are let go."""
+        return current_executor(), {}
+
+    def _held(self, executor: Executor, number: int) -> Any:
+        if self._held_regions[0] is not executor:
+            self.__dict__["_held_regions"] = (executor, {})
+        held = self._held_regions[1]
+        if number not in held:
+            held[number] = executor.hold(_RegionHere(self, number))
+        return held[number]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_kept_regions"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("_kept_regions", "_held_regions")}
 
     # --- answers at rows
 
     def marginals(self, times: ArrayLike, places: ArrayLike) -> Marginals:
-        return self._blended(times, places, SinglePosterior.marginals)
+        return self._blended(times, places, _marginals)
 
     def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
-        return self._blended(times, places, SinglePosterior.filtered)
+        return self._blended(times, places, _filtered)
 
     def components(self, times: ArrayLike, places: ArrayLike) -> tuple[Marginals, ...]:
         times, places = checked_rows(times, places, self.num_columns)
+        if len(times) == 0:
+            return (Marginals(np.empty(0), np.empty(0)),) * len(self.model.components)
         shares = self.division.shares(times, places)
-        answers = self._ask(
-            shares, lambda one, own: np.array(one.components(times[own], places[own])).transpose(2, 0, 1)
-        )
+        answers = self._ask(shares, _components, times, places)
         return tuple(
             _average(shares, answers[:, number, 0], answers[:, number, 1], len(times))
             for number in range(len(self.model.components))
@@ -182,14 +172,13 @@ class RegionalPosterior(Posterior):
 
     def fitted_values(self) -> Float[np.ndarray, " row"]:
         mean = np.empty(self._data.num_rows)
-        for number, region in enumerate(self.division.regions):
-            mean[region.rows[region.is_core]] = self.region(number).fitted_values()[region.is_core]
+        for region, fitted in zip(self.division.regions, self._ask_all(SinglePosterior.fitted_values), strict=True):
+            mean[region.rows[region.is_core]] = fitted[region.is_core]
         return mean
 
     def one_step_ahead(self) -> OneStepAhead:
         residual, variance = np.empty((2, self._data.num_rows))
-        for number, region in enumerate(self.division.regions):
-            ahead = self.region(number).one_step_ahead()
+        for region, ahead in zip(self.division.regions, self._ask_all(SinglePosterior.one_step_ahead), strict=True):
             own = region.rows[region.is_core]
             residual[own], variance[own] = ahead.residual[region.is_core], ahead.variance[region.is_core]
         return OneStepAhead(self._data.row, residual, variance)
@@ -204,7 +193,7 @@ class RegionalPosterior(Posterior):
             return Seam(0.0, 0.0, 0)
         times, places = times[several], places[several]
         shares = self.division.shares(times, places)
-        answers = self._ask(shares, lambda one, own: np.array(one.marginals(times[own], places[own])).T)
+        answers = self._ask(shares, _marginals, times, places)
         # A region with a hundredth of the weight has a hundredth of the say; what counts is what a border would show.
         heard = shares.weight > 0.05
         lowest, highest = np.full((2, len(times)), np.nan)
@@ -215,34 +204,64 @@ class RegionalPosterior(Posterior):
         return Seam(float(apart.max()), float(np.quantile(apart, 0.95)), len(times))
 
     def _blended(
-        self, times: ArrayLike, places: ArrayLike, question: Callable[[SinglePosterior, Any, Any], Marginals]
+        self, times: ArrayLike, places: ArrayLike, question: Callable[[SinglePosterior, Any, Any], np.ndarray]
     ) -> Marginals:
         times, places = checked_rows(times, places, self.num_columns)
+        if len(times) == 0:
+            return Marginals(np.empty(0), np.empty(0))
         shares = self.division.shares(times, places)
-        answers = self._ask(shares, lambda one, own: np.array(question(one, times[own], places[own])).T)
+        answers = self._ask(shares, question, times, places)
         return _average(shares, answers[:, 0], answers[:, 1], len(times))
 
+    def _ask_all(self, question: Callable[[SinglePosterior], Any]) -> list[Any]:
+        """`question` of every region there is, in their order."""
+        return self._map(question, range(self.num_regions), [()] * self.num_regions)
+
     def _ask(
-        self, shares: Shares, question: Callable[[SinglePosterior, np.ndarray], np.ndarray]
+        self, shares: Shares, question: Callable[..., np.ndarray], *columns: np.ndarray
     ) -> Float[np.ndarray, "share ..."]:
-        """`question` of every region that has a say, about its points; one row of the answer a share, in their order."""
-        return self._ask_numbered(shares, lambda number, own: question(self.region(number), own))
+        """`question` of every region that has a say: a function of its posterior and of the columns' rows at its points.
+
+        One row of the answer a share, in their order.
+        """
+        return self._ask_numbered(shares, question, lambda number, own: tuple(column[own] for column in columns))
 
     def _ask_numbered(
-        self, shares: Shares, question: Callable[[int, np.ndarray], np.ndarray]
+        self,
+        shares: Shares,
+        question: Callable[..., np.ndarray],
+        told: Callable[[int, np.ndarray], tuple[np.ndarray, ...]],
     ) -> Float[np.ndarray, "share ..."]:
+        """The same where what a region is told depends on which one it is: `told` gets its number, and those of its points."""
         order = np.argsort(shares.cell, kind="stable")
         cells, starts = np.unique(shares.cell[order], return_index=True)
         groups = np.split(order, starts[1:])
-
-        def one(number: int) -> np.ndarray:
-            return question(int(cells[number]), shares.point[groups[number]])
-
-        answers = at_once(one, len(cells))
-        whole = np.empty((len(order), *answers[0].shape[1:])) if answers else np.empty((0, 2))
+        answers = self._map(
+            question,
+            cells.tolist(),
+            [told(int(cell), shares.point[group]) for cell, group in zip(cells, groups, strict=True)],
+        )
+        whole = np.empty((len(order), *answers[0].shape[1:]))
         for group, answer in zip(groups, answers, strict=True):
             whole[group] = answer
         return whole
+
+    def _map(
+        self, question: Callable[..., Any], numbers: Sequence[int], told: Sequence[tuple[np.ndarray, ...]]
+    ) -> list[Any]:
+        executor = current_executor()
+        return executor.map(
+            functools.partial(_answer, question),
+            [self._held(executor, number) for number in numbers],
+            told,
+            names=[self._name_of_region(number) for number in numbers],
+        )
+
+    def _name_of_region(self, number: int) -> str:
+        rows = self.division.regions[number].rows
+        # Rows of a region are in order of time.
+        first, last = self.times[np.asarray(self._data.grouping.time_of_row)[rows[[0, -1]]]]
+        return f"region {number}, {len(rows)} rows at times {first:g} to {last:g}"
 
     # --- joint answers
 
@@ -254,6 +273,8 @@ class RegionalPosterior(Posterior):
         require_whole("num", num, 1)
         require_whole("seed", seed, 0)
         found = np.empty((num, len(times)))
+        if len(times) == 0:
+            return found
         for first in range(0, num, DRAWS_PER_WAVES):
             some = slice(first, min(first + DRAWS_PER_WAVES, num))
             found[some] = self._draws(times, places, some.stop - some.start, np.random.default_rng([seed, first])).T
@@ -270,28 +291,17 @@ class RegionalPosterior(Posterior):
         at_rows, at_queries = draw_field(self.model, ((data.row_times, data.row_places), (times, places)), num, rng)
         noise = rng.standard_normal(at_rows.shape)
         shares = self.division.shares(times, places)
-        corrections = self._ask_numbered(
-            shares, lambda number, own: self._correction(number, at_rows, noise, times[own], places[own])
-        )
+
+        def told(number: int, own: np.ndarray) -> tuple[np.ndarray, ...]:
+            mine = self.division.regions[number].rows
+            return at_rows[mine], noise[mine], times[own], places[own]
+
+        corrections = self._ask_numbered(shares, _correction, told)
         for draw in range(num):
             at_queries[:, draw] += np.bincount(
                 shares.point, weights=shares.weight * corrections[:, draw], minlength=len(times)
             )
         return at_queries
-
-    def _correction(
-        self,
-        number: int,
-        at_rows: Float[np.ndarray, "row draw"],
-        noise: Float[np.ndarray, "row draw"],
-        times: Float[np.ndarray, " query"],
-        places: Float[np.ndarray, "query dim"],
-    ) -> Float[np.ndarray, "query draw"]:
-        """What a region makes of the difference between its rows and a draw's: the same noise for a row in every region that sees it."""
-        one, mine = self.region(number), self.division.regions[number].rows
-        deviation = np.asarray(one.rows.precision)[:, None] ** -0.5
-        missed = np.asarray(one.rows.value)[:, None] - at_rows[mine] - deviation * noise[mine]
-        return one.means_given(missed, times, places)
 
     def aggregate(self, times: ArrayLike, places: ArrayLike, weights: ArrayLike) -> Marginals:
         """Exact where one region answers for all the rows; else the variance is that of 200 draws, and a line in the log
@@ -375,6 +385,100 @@ class RegionalPosterior(Posterior):
         division = Division.from_plain(model, data, parts)
         engine = check_engine_name(plain["engine"])
         return cls(model, division, data, engine=engine, with_rows=bool(plain["with_rows"]))
+
+
+class _RegionHere:
+    """One region of a posterior in this process, which keeps what it conditioned; only the region's own rows travel elsewhere."""
+
+    def __init__(self, owner: RegionalPosterior, number: int):
+        self.owner, self.number = owner, number
+
+    @property
+    def posterior(self) -> SinglePosterior:
+        return self.owner.region(self.number)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        owner = self.owner
+        rows = take_rows(owner.rows, owner.division.regions[self.number].rows)
+        return _RegionElsewhere, (owner.model, rows, owner.engine)
+
+
+class _RegionElsewhere(NamedTuple):
+    """What one region is made of, where the others are not; conditioned anew for each question, which is cheap beside asking it."""
+
+    model: Model
+    data: Observations
+    engine: str | Engine
+
+    @property
+    def posterior(self) -> SinglePosterior:
+        return _condition_region(self.model, self.data, self.engine)
+
+
+def _condition_region(model: Model, data: Observations, engine: str | Engine) -> SinglePosterior:
+    if engine == "auto":
+        engine = exact_work(model, len(data.places), data.grouping.layout).engine
+    if not isinstance(model.likelihood, Gaussian):
+        return condition(model, data, engine=engine)
+    # What `condition` does, compiled once for all regions with as many places, however many rows and times they have.
+    weights = np.asarray(weights_at_data(model, data.places))
+    floor = NOISE_FLOOR * signal_variances_at(model, data)
+    own = 0.0 if data.noise_variance is None else np.asarray(data.noise_variance)
+    noise = np.maximum(np.full(data.num_rows, float(model.likelihood.variance)) + own, floor)
+    sites = Sites(np.asarray(data.values), 1 / noise, -np.sum(np.log(2 * np.pi * noise)) / 2)
+    return SinglePosterior(
+        model,
+        data.times,
+        rows_of(data, sites),
+        weights,
+        exact_places=data.places,
+        log_constant=float(sites.log_constant),
+        power=0.0,
+        engine=engine,
+        given=Given(data.row, np.zeros(data.num_rows), data.num_rows),
+    )
+
+
+def _answer(question: Callable[..., Any], region: _RegionHere | _RegionElsewhere, told: tuple[np.ndarray, ...]) -> Any:
+    return question(region.posterior, *told)
+
+
+def _log_evidence(one: SinglePosterior) -> float:
+    return one.log_evidence
+
+
+# Questions about points, wherever the region is: one row of the answer a point.
+
+
+def _marginals(
+    one: SinglePosterior, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
+) -> Float[np.ndarray, "query moment"]:
+    return np.array(one.marginals(times, places)).T
+
+
+def _filtered(
+    one: SinglePosterior, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
+) -> Float[np.ndarray, "query moment"]:
+    return np.array(one.filtered(times, places)).T
+
+
+def _components(
+    one: SinglePosterior, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
+) -> Float[np.ndarray, "query component moment"]:
+    return np.array(one.components(times, places)).transpose(2, 0, 1)
+
+
+def _correction(
+    one: SinglePosterior,
+    at_rows: Float[np.ndarray, "row draw"],
+    noise: Float[np.ndarray, "row draw"],
+    times: Float[np.ndarray, " query"],
+    places: Float[np.ndarray, "query dim"],
+) -> Float[np.ndarray, "query draw"]:
+    """What a region makes of the difference between its rows and a draw's: the same noise for a row in every region that sees it."""
+    deviation = np.asarray(one.rows.precision)[:, None] ** -0.5
+    missed = np.asarray(one.rows.value)[:, None] - at_rows - deviation * noise
+    return one.means_given(missed, times, places)
 
 
 def _average(

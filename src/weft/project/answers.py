@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from weft.data.files import read_table, read_table_to_answer, write_pieces, write_table
 from weft.data.outputs import check_outputs
+from weft.distributed import tasks_on
+from weft.distributed.clients import is_dask_client, num_workers
+from weft.distributed.files import computed_in_order, open_lazily
 from weft.estimator.evaluation import summaries_of
 from weft.loading import load_estimator
 from weft.options import Of
@@ -31,13 +34,24 @@ __all__ = [
 
 
 def predict_file(
-    model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, quantiles: Sequence[float], of: Of
+    model: pathlib.Path,
+    table: pathlib.Path,
+    output: pathlib.Path,
+    quantiles: Sequence[float],
+    of: Of,
+    *,
+    client: Any = None,
 ) -> None:
-    """Predictions at the rows of a table or the points of a grid, which need not fit into memory."""
+    """Predictions at the rows of a table or the points of a grid, which need not fit into memory; by the workers of `client`."""
     check_outputs({"model": model, "table": table}, tables={"predictions": output})
     gp = load_estimator(model)
+    if is_dask_client(client):
+        asked = open_lazily(table, num_pieces=num_workers(client))
+        write_pieces(computed_in_order(gp.predict(asked, quantiles=quantiles, of=of), client), output)
+        return
     asked = read_table_to_answer(table, output)
-    write_pieces(gp.predict_pieces(asked, quantiles=quantiles, of=of), output)
+    with tasks_on(client):
+        write_pieces(gp.predict_pieces(asked, quantiles=quantiles, of=of), output)
 
 
 def sample_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, num: int, seed: int, of: Of) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from weft.data.outputs import check_outputs
+from weft.distributed import tasks_on
 from weft.project.settings import Settings
 from weft.project.surveys import Survey, survey_file
 from weft.space_time_gp import SpaceTimeGP
@@ -48,13 +49,20 @@ def fit(found: Survey, remarks: Sequence[str] = (), *, say: Say = silent, **opti
 
 
 def fit_file(
-    settings: Settings, output: pathlib.Path, *, advised: bool, resume: bool = False, say: Say = silent
+    settings: Settings,
+    output: pathlib.Path,
+    *,
+    advised: bool,
+    resume: bool = False,
+    say: Say = silent,
+    client: Any = None,
 ) -> SpaceTimeGP:
-    """The table that settings name fitted, and the model in `output`."""
+    """The table that settings name fitted, and the model in `output`; `client` as for `SpaceTimeGP.fit`."""
     check_outputs(settings.inputs(), files={"model": output, "checkpoint": checkpoint_of(output)})
     found = survey_file(settings, advised=advised)
     refuse_copies(found)
-    gp = fit_to(output, found, resume=resume, say=say)
+    with tasks_on(client):
+        gp = fit_to(output, found, resume=resume, say=say)
     if not was_interrupted(gp):
         forget(output)
     return gp

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The evidence of several blocks with one set of parameters, and what their disagreement says about it.
 
-Blocks are padded to one shape, so that one compilation serves all of them, and are evaluated on all processors; the sum is taken in
-their order, so that it does not depend on how many there are.
+Blocks are padded to one shape, so that one compilation serves all of them, and are evaluated as tasks of the current executor: on all
+processors, or on workers elsewhere. The sum is taken in the blocks' order, so that it does not depend on how many there are.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -19,9 +20,9 @@ from weft.data.layout import Layout
 from weft.data.observations import Observations
 from weft.engines.base import Engine
 from weft.engines.choose import choose_engine
-from weft.inference.at_once import at_once
 from weft.inference.evidence import log_evidence
 from weft.inference.exact_work import ExactWork, exact_work
+from weft.inference.executor import current_executor
 from weft.inference.prior import TimeGrid, prior_at, signal_variances, time_grid
 from weft.inference.sites import NOISE_FLOOR
 from weft.inference.variational import SearchMemory
@@ -70,14 +71,15 @@ class CompositeObjective:
         *,
         power: float,
         engine: str | Engine,
-        workers: int | None = None,
     ):
         self.space, self.model, self.terms, self.power = space, model, terms, power
-        self.workers = workers
         self.is_shared = is_shared(model)
         self.engine = engine
         self.shared_engine = engine_for_blocks(model, blocks, engine)
-        self.blocks: Sequence[Any] = pad_blocks(blocks) if self.is_shared else tuple(blocks)
+        self.executor = current_executor()
+        pieces: Sequence[Any] = pad_blocks(blocks) if self.is_shared else blocks
+        self.blocks = [self.executor.hold(piece) for piece in pieces]
+        self.names = [name_of_block(number, block) for number, block in enumerate(blocks)]
         # The search for the sites of a likelihood that is not Gaussian starts where the block's last one ended.
         self.memories = [None if isinstance(model.likelihood, Gaussian) else SearchMemory() for _ in blocks]
         self.num_calls = 0
@@ -96,38 +98,37 @@ class CompositeObjective:
     def scores(self, point: Float[np.ndarray, " free"]) -> Scores:
         """Value and gradient of each block's log evidence at `point` on the real line."""
         self.num_calls += len(self.blocks)
-        free = jnp.asarray(point)
-        found = at_once(lambda number: self._score(free, number), len(self.blocks), self.workers)
+        if self.is_shared:
+            task = functools.partial(_shared_score, point, self.space, self.model, self.shared_engine)
+            found = self.executor.map(task, self.blocks, names=self.names)
+        else:
+            own = functools.partial(_own_score, point, self.space, self.model, self.power, self.engine)
+            searched = self.executor.map(own, self.blocks, self.memories, names=self.names)
+            # A worker searched with a copy of the memory.
+            self.memories = [memory for _, _, memory in searched]
+            found = [(value, slope) for value, slope, _ in searched]
         values, gradients = zip(*found, strict=True)
         return Scores(
             np.array([float(value) for value in values]), np.stack([np.asarray(slope) for slope in gradients])
         )
 
-    def _score(self, point: Float[Array, " free"], number: int) -> tuple[Array, Array]:
-        if self.is_shared:
-            return _shared_score(point, self.space, self.model, self.blocks[number], self.shared_engine)
-        return jax.value_and_grad(
-            lambda free: log_evidence(
-                self.space.place(self.model, free),
-                self.blocks[number],
-                power=self.power,
-                engine=self.engine,
-                memory=self.memories[number],
-            )
-        )(point)
+
+def name_of_block(number: int, block: Observations) -> str:
+    """What a block is called where its task fails."""
+    return f"block {number} to learn from, {block.num_rows} rows at times {block.times[0]:g} to {block.times[-1]:g}"
 
 
 def block_evidence(
-    model: Model, blocks: Sequence[Observations], *, engine: str | Engine = "auto", workers: int | None = None
+    model: Model, blocks: Sequence[Observations], *, engine: str | Engine = "auto"
 ) -> Float[np.ndarray, " block"]:
     """Log evidence of each block by itself; of an exact model with a Gaussian likelihood by one compilation for all of them."""
     require_float64()
     if not is_shared(model):
         return np.array([float(log_evidence(model, block, engine=engine)) for block in blocks])
     padded, chosen = pad_blocks(blocks), engine_for_blocks(model, blocks, engine)
-    return np.array(
-        [float(value) for value in at_once(lambda k: _value(model, padded[k], chosen), len(padded), workers)]
-    )
+    task = functools.partial(_value, model, chosen)
+    names = [name_of_block(number, block) for number, block in enumerate(blocks)]
+    return np.array([float(value) for value in current_executor().map(task, padded, names=names)])
 
 
 def is_shared(model: Model) -> bool:
@@ -150,16 +151,43 @@ def _prior_and_gradient(
     return jax.value_and_grad(lambda free: log_prior(space.place(model, free), terms))(point)
 
 
+# Tasks are plain functions, which pickle by their name; compiled ones do not.
+def _value(model: Model, engine: Engine, block: PaddedBlock) -> Float[Array, ""]:
+    return _compiled_value(model, block, engine)
+
+
+def _shared_score(
+    point: Float[AnyArray, " free"], space: ParameterSpace, model: Model, engine: Engine, block: PaddedBlock
+) -> tuple[Float[Array, ""], Float[Array, " free"]]:
+    return _compiled_score(point, space, model, block, engine)
+
+
 @eqx.filter_jit
-def _value(model: Model, block: PaddedBlock, engine: Engine) -> Float[Array, ""]:
+def _compiled_value(model: Model, block: PaddedBlock, engine: Engine) -> Float[Array, ""]:
     return padded_log_evidence(model, block, engine)
 
 
 @eqx.filter_jit
-def _shared_score(
-    point: Float[Array, " free"], space: ParameterSpace, model: Model, block: PaddedBlock, engine: Engine
+def _compiled_score(
+    point: Float[AnyArray, " free"], space: ParameterSpace, model: Model, block: PaddedBlock, engine: Engine
 ) -> tuple[Float[Array, ""], Float[Array, " free"]]:
     return jax.value_and_grad(lambda free: padded_log_evidence(space.place(model, free), block, engine))(point)
+
+
+def _own_score(
+    point: Float[AnyArray, " free"],
+    space: ParameterSpace,
+    model: Model,
+    power: float,
+    engine: str | Engine,
+    block: Observations,
+    memory: SearchMemory | None,
+) -> tuple[Array, Array, SearchMemory | None]:
+    """Of a model whose blocks do not share a compilation; the memory of the search comes back with what it learned."""
+    value, slope = jax.value_and_grad(
+        lambda free: log_evidence(space.place(model, free), block, power=power, engine=engine, memory=memory)
+    )(jnp.asarray(point))
+    return value, slope, memory
 
 
 def padded_log_evidence(model: Model, block: PaddedBlock, engine: Engine) -> Float[Array, ""]:

@@ -22,6 +22,7 @@ from weft.arrays import AnyArray, Given, require_float64, require_whole
 from weft.data.atomic import check_output
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
+from weft.distributed.clients import tasks_on
 from weft.engines.base import Engine
 from weft.engines.choose import choose_engine
 from weft.inference.evidence import log_evidence
@@ -118,6 +119,7 @@ def fit(
     resume: bool = False,
     progress: Given[Style] = "auto",
     callback: Callable[[Iteration], None] | None = None,
+    client: Any = None,
 ) -> FitResult:
     """Learn the model's parameters: a maximum of `log_evidence` plus log priors, by L-BFGS on the real line.
 
@@ -128,8 +130,8 @@ def fit(
                  priors={"kernel.space.lengthscale": weft.LogNormalPrior(median=1.0, deviation=0.7)})
 
     `data` may be several observations, such as the blocks of `choose_blocks`: they then share parameters and nothing else, and the sum
-    of their log evidence is climbed, on all processors. How far the blocks disagree tells how well parameters are known
-    (`standard_errors` of the result).
+    of their log evidence is climbed, on all processors, or on the workers of a `client` (a `dask.distributed.Client`). How far the
+    blocks disagree tells how well parameters are known (`standard_errors` of the result).
 
     Bounds are open: a parameter within two becomes a scaled logistic, within one an exponential. A prior is a function
     from the parameter's value to its log density. Held unless `bounds` or `priors` have their exact name: variances
@@ -170,7 +172,8 @@ def fit(
         refuse_too_large(shape, chosen)
         objective = _Objective(space, model, blocks[0], terms, power, chosen, is_large=chosen.cost(shape).flops > LARGE)
     else:
-        objective = CompositeObjective(space, model, blocks, terms, power=power, engine=engine)
+        with tasks_on(client):
+            objective = CompositeObjective(space, model, blocks, terms, power=power, engine=engine)
     run = _Run(
         objective=objective,
         space=space,
@@ -207,6 +210,7 @@ def fit(
             tolerance=WARM_TOLERANCE,
             gradient_tolerance=gradient_tolerance,
             progress=progress,
+            client=client,
         )
         model = Model(warm.model.kernel, warm.model.likelihood, model.basis, model.mean)
     origin = space.start(model)

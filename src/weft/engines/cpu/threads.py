@@ -19,8 +19,25 @@ from weft.engines.cpu.interrupts import Brake, Stopped
 MOST_COMPANIONS = 64
 
 
+class _Alone:
+    """How many callers want this process to keep to one processor: for the process, because callbacks of JAX have threads of their own."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.holders = 0
+
+    def change(self, by: int) -> None:
+        with self.lock:
+            self.holders += by
+
+
+_alone = _Alone()
+
+
 def num_processors() -> int:
-    """How many processors this process may use."""
+    """How many processors this process may use; within `one_processor`, one."""
+    if _alone.holders > 0:
+        return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -109,6 +126,17 @@ def single_blas_thread() -> Iterator[None]:
         yield
     finally:
         pin.release()
+
+
+@contextlib.contextmanager
+def one_processor() -> Iterator[None]:
+    """Within it neither BLAS nor engines start threads of their own: other processes keep the other processors busy."""
+    _alone.change(+1)
+    try:
+        with single_blas_thread():
+            yield
+    finally:
+        _alone.change(-1)
 
 
 @functools.cache

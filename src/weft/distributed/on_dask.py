@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Tasks on the workers of a Dask cluster."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, final
+
+from weft.distributed.tasks import PASSED_ON, TaskError, failed, names_for, run_task
+from weft.inference.executor import Executor
+
+if TYPE_CHECKING:
+    import distributed
+
+__all__ = ["OnDask"]
+
+Answer = TypeVar("Answer")
+
+
+@final
+class OnDask(Executor):
+    """The workers of `client`, or those of them at some addresses. Pieces are tasks too, so that those of a lost worker are made again."""
+
+    def __init__(self, client: "distributed.Client", workers: Sequence[str] | None = None):
+        self.client = client
+        self.workers = None if workers is None else list(workers)
+
+    def hold(self, piece: Any) -> Any:
+        # Wrapped, because Dask would look for futures inside of tuples.
+        return self._submit(_unwrap, _Piece(piece))
+
+    def map(
+        self, function: Callable[..., Answer], *columns: Sequence[Any], names: Sequence[str] | None = None
+    ) -> list[Answer]:
+        from distributed import KilledWorker
+
+        tasks = list(zip(*columns, strict=True))
+        names = names_for(names, len(tasks))
+        futures = [self._submit(run_task, function, *task) for task in tasks]
+        try:
+            answers = []
+            for future, name in zip(futures, names, strict=True):
+                try:
+                    answers.append(future.result())
+                except KilledWorker as error:
+                    # Dask runs a task of a lost worker again, and gives up after `allowed-failures` of them.
+                    raise TaskError(
+                        f"{name} lost its worker {error.allowed_failures + 1} times; perhaps memory ran out: give workers "
+                        "more of it, or have fewer on a machine"
+                    ) from error
+                except PASSED_ON:
+                    raise
+                except Exception as error:
+                    raise failed(name, error) from error
+            return answers
+        except BaseException:
+            # Ctrl-C and failures leave nothing running.
+            self.client.cancel(futures)
+            raise
+
+    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self.client.submit(function, *arguments, pure=False, workers=self.workers)
+
+
+@final
+class _Piece:
+    def __init__(self, piece: Any):
+        self.piece = piece
+
+
+def _unwrap(held: _Piece) -> Any:
+    return held.piece

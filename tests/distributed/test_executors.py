@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""Tasks elsewhere: answers in order, errors as sentences, lost workers."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.distributed.deadly import Deadly, die, over, root
+from weft.distributed import Processes, TaskError, executor_for
+from weft.inference.executor import Executor
+
+CASES = ["processes", "dask"]
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Processes]:
+    with Processes(2) as executor:
+        yield executor
+
+
+@pytest.fixture(params=CASES)
+def executor(request: pytest.FixtureRequest) -> Executor:
+    if request.param == "processes":
+        return request.getfixturevalue("processes")
+    return executor_for(request.getfixturevalue("client"))
+
+
+def test_answers_come_in_the_order_of_the_tasks_however_many_there_are(executor):
+    held = executor.hold(16.0)
+    assert executor.map(root, [held, 9.0, 4.0, 1.0, held]) == [4.0, 3.0, 2.0, 1.0, 4.0]
+    assert executor.map(root, []) == []
+
+
+def test_an_error_comes_back_as_a_sentence_that_names_the_task(executor):
+    with pytest.raises(TaskError, match=r"^region 1, days 3 to 5 failed on a worker: -2 has no real root$"):
+        executor.map(root, [4.0, -2.0], names=["region 0, days 1 to 2", "region 1, days 3 to 5"])
+    assert executor.map(root, [4.0]) == [2.0]
+
+
+def test_what_an_optimiser_survives_keeps_its_type(executor):
+    with pytest.raises(ZeroDivisionError):
+        executor.map(over, [2.0, 0.0])
+
+
+def test_a_worker_that_dies_costs_its_task_only(executor, tmp_path):
+    deadly = Deadly(executor, tmp_path / "died", "region 1")
+    assert deadly.map(root, [4.0, 9.0, 16.0], names=[f"region {number}" for number in range(3)]) == [2.0, 3.0, 4.0]
+    assert (tmp_path / "died").exists()
+
+
+def test_a_task_that_kills_every_worker_is_given_up(processes):
+    with pytest.raises(TaskError, match=r"^block 7 lost its process 4 times; .* fewer processes$"):
+        processes.map(die, [0], names=["block 7"])
+    assert processes.map(root, [25.0]) == [5.0]
+
+
+def test_other_clients_are_refused_with_a_sentence():
+    with pytest.raises(TypeError, match=r"client must be a dask\.distributed\.Client.*; it is a str"):
+        executor_for("tcp://127.0.0.1:8786")
+
+
+def test_without_dask_asking_for_a_client_says_what_to_install():
+    program = (
+        "import sys\n"
+        "sys.modules['dask'] = sys.modules['distributed'] = None\n"
+        "import weft.distributed as d\n"
+        "with d.cluster(workers=2) as client:\n"
+        "    print(type(client).__name__)\n"
+        "try:\n"
+        "    d.executor_for('tcp://here')\n"
+        "except ImportError as error:\n"
+        "    print(error)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.stdout.splitlines() == [
+        "Processes",
+        'client= needs dask and distributed, not installed here; run pip install "weft[dask]" first',
+    ], ended.stderr

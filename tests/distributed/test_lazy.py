@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: MIT
+"""Tables on Dask, answered partition by partition: what the same table in memory is answered."""
+
+import os
+import pathlib
+import signal
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose
+
+import weft
+from weft.cli import main
+
+dd = pytest.importorskip("dask.dataframe")
+
+
+def rows(count: int, seed: int = 5) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    table = pd.DataFrame(
+        {
+            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 20, count), "D"),
+            "x": rng.uniform(0, 9, count),
+            "y": rng.uniform(0, 7, count),
+        }
+    )
+    value = np.sin(table["x"]) + 0.3 * rng.normal(size=count)
+    return table.assign(
+        value=np.where(rng.uniform(size=count) < 0.1, np.nan, value), name=[f"n{k}" for k in range(count)]
+    )
+
+
+@pytest.fixture(scope="module")
+def fitted() -> weft.SpaceTimeGP:
+    gp = weft.SpaceTimeGP(
+        time="day",
+        space=("x", "y"),
+        target="value",
+        max_iterations=1,
+        progress=None,
+        engine="dense",
+        regions=2,
+        habits=None,
+    )
+    return gp.fit(rows(80))
+
+
+QUESTIONS = {
+    "predict": {"quantiles": (0.1,), "of": "field"},
+    "fill": {},
+    "sample": {"num": 2, "seed": 4},
+}
+
+
+@pytest.mark.parametrize("verb", QUESTIONS)
+def test_partitions_of_a_frame_are_answered_as_the_whole(fitted, verb):
+    """One of them is empty, and so is nothing but its index known."""
+    asked = rows(30, seed=6)
+    parts = [asked.iloc[:12], asked.iloc[:0], asked.iloc[12:]]
+    lazy = dd.from_map(lambda part: part, parts)
+    found = getattr(fitted, verb)(lazy, **QUESTIONS[verb])
+    expected = getattr(fitted, verb)(asked, **QUESTIONS[verb])
+    assert isinstance(found, dd.DataFrame)
+    assert found.dtypes.to_dict().keys() == expected.dtypes.to_dict().keys()
+    pd.testing.assert_frame_equal(found.compute(), expected, check_dtype=False, rtol=1e-9)
+
+
+def grid() -> xr.Dataset:
+    rng = np.random.default_rng(7)
+    coordinates = {
+        "day": pd.date_range("2020-01-02", periods=4),
+        "x": np.linspace(0, 9, 5),
+        "y": np.linspace(0, 7, 3),
+    }
+    values = np.where(rng.uniform(size=(4, 5, 3)) < 0.3, np.nan, 1.5)
+    return xr.Dataset({"value": (("day", "x", "y"), values)}, coordinates)
+
+
+@pytest.mark.parametrize("verb", QUESTIONS)
+def test_chunks_of_a_grid_are_answered_as_the_whole(fitted, verb):
+    found = getattr(fitted, verb)(grid().chunk(day=3, x=2), **QUESTIONS[verb])
+    expected = getattr(fitted, verb)(grid(), **QUESTIONS[verb])
+    assert all(variable.chunks is not None for variable in found.data_vars.values())
+    xr.testing.assert_allclose(found.compute(), expected, rtol=1e-9)
+    assert found.attrs == expected.attrs
+    assert {name: found[name].attrs for name in found.variables} == {
+        name: expected[name].attrs for name in expected.variables
+    }
+
+
+def test_scores_of_partitions_are_those_of_the_table(fitted):
+    held_out = rows(40, seed=8)
+    nothing = held_out.iloc[:3].assign(value=np.nan)
+    expected = fitted.score(pd.concat([held_out, nothing]))
+    found = fitted.score(dd.from_map(lambda part: part, [held_out.iloc[:25], nothing, held_out.iloc[25:]]))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert_allclose(found[name], value, rtol=1e-9, err_msg=name)
+
+
+def test_a_worker_killed_while_it_predicts_changes_no_number(fitted, client):
+    asked = rows(60, seed=9)
+    lazy = fitted.predict(dd.from_pandas(asked, npartitions=4, sort=False))
+    victim = next(iter(client.run(os.getpid).values()))
+    future = client.compute(lazy)
+    os.kill(victim, signal.SIGKILL)
+    pd.testing.assert_frame_equal(future.result(), fitted.predict(asked), check_dtype=False, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("source", "target"), [("grid.zarr", "out.zarr"), ("parts", "out.parquet")])
+def test_files_are_answered_by_workers_of_a_scheduler(fitted, client, tmp_path, monkeypatch, source, target):
+    monkeypatch.chdir(tmp_path)
+    fitted.save("model.weft")
+    if source == "parts":
+        pathlib.Path(source).mkdir()
+        table = rows(20, seed=10)
+        table.iloc[:9].to_parquet("parts/b.parquet")
+        table.iloc[9:].to_parquet("parts/c.parquet")
+    else:
+        table = grid()
+        table.chunk(day=3).to_zarr(source, consolidated=False)
+    assert main(["predict", "model.weft", source, "-o", target, "--scheduler", client.scheduler.address]) == 0
+    expected = fitted.predict(table)
+    if source == "parts":
+        found = pd.read_parquet(target)
+        assert_allclose(found["mean"], expected["mean"], rtol=1e-9)
+        assert list(found["name"]) == list(table["name"])
+    else:
+        found = xr.open_dataset(target, engine="zarr", consolidated=False)
+        assert_allclose(found["q0.95"], expected["q0.95"], rtol=1e-9)
