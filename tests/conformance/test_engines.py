@@ -14,6 +14,7 @@ from numpy.testing import assert_allclose
 from tests.engines import chains
 from tests.oracles import chain as oracle
 from weft.data.layout import Layout
+from weft.distributed.time_blocks import TimeBlocksEngine
 from weft.engines.cpu import CpuEngine, Limits
 from weft.engines.dense import DenseEngine
 from weft.engines.parallel import ParallelEngine
@@ -33,6 +34,7 @@ ENGINES = {
     "cpu": ONE_END,
     "cpu from both ends": BOTH_ENDS,
     "dense": DenseEngine(),
+    "time blocks": TimeBlocksEngine(num_blocks=3),
 }
 
 
@@ -144,11 +146,16 @@ def test_answers_agree(name):
         jnp.asarray(rng.normal(size=(3, chain.num_bottleneck))),
     )
     draws = jnp.asarray(rng.normal(size=(len(dense.value), 3)))
-    for engine in (BOTH_ENDS, DenseEngine(), *(() if name in SLOW_IN_PARALLEL else (ParallelEngine(),))):
+    for engine in (
+        BOTH_ENDS,
+        DenseEngine(),
+        ENGINES["time blocks"],
+        *(() if name in SLOW_IN_PARALLEL else (ParallelEngine(),)),
+    ):
         check_answers(engine, chain, weights, rows, queries, draws)
 
 
-@pytest.mark.parametrize("name", ["cpu", "cpu from both ends"])
+@pytest.mark.parametrize("name", ["cpu", "cpu from both ends", "time blocks"])
 def test_engines_pass_the_public_check(name):
     check_engine(ENGINES[name])
 
@@ -206,7 +213,7 @@ def test_any_shape_equals_dense(dense):
     expected = oracle.log_normaliser(dense)
     # The dense matrix loses a digit for each power of ten of precision times variance.
     tolerance = max(1e-9, 1e-13 * dense.precision.max(initial=0.0) * 10)
-    for engine in (ONE_END, BOTH_ENDS):
+    for engine in (ONE_END, BOTH_ENDS, ENGINES["time blocks"]):
         assert_allclose(engine.log_normaliser(*arguments), expected, rtol=tolerance, atol=tolerance)
     mean, _ = oracle.posterior(dense)
     spread = oracle.row_weights(dense.offsets, dense.place, dense.weights, dense.weights.shape[1])

@@ -18,6 +18,7 @@ BUILT_IN = {
     "scan": "weft.engines.scan:ScanEngine",
     "parallel": "weft.engines.parallel:ParallelEngine",
     "dense": "weft.engines.dense:DenseEngine",
+    "time_blocks": "weft.distributed.time_blocks:TimeBlocksEngine",
 }
 # Of which engines "auto" takes the cheapest, by where JAX runs. One joins when its numbers hold at *every* shape that it does not
 # put a prohibitive cost on (`Engine.cost` may return infinite flops), and when the rate at which it works is that of the others here,

@@ -15,7 +15,7 @@ from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import Problem, forward_sweep
 from weft.engines.cpu.sweeps import breakdown, segment_length, segments, slices
 from weft.engines.cpu.threads import single_blas_thread
-from weft.engines.cpu.work import make_work
+from weft.engines.cpu.work import Work, make_work
 
 
 def smoothed_means(
@@ -30,32 +30,48 @@ def smoothed_means(
     return answers
 
 
+def most_rank(problem: Problem) -> int:
+    """Of the rows of any time, once they are compressed."""
+    return max(1, int(min(problem.layout.counts.max(initial=0), problem.num_bottleneck)))
+
+
+def make_draws(problem: Problem, work: Work, values: Float[np.ndarray, "row draw"]) -> Draws:
+    width = values.shape[1]
+    return Draws(
+        num_draws=width,
+        values=values.reshape(-1),
+        moved=np.zeros(problem.size * width),
+        bottleneck=np.zeros(problem.num_bottleneck * width),
+        innovation=np.zeros(problem.num_bottleneck * width),
+        residuals=np.zeros(len(work.row_residuals) * width),
+    )
+
+
+def room_for_steps(problem: Problem, steps: int, width: int) -> KeptDraws:
+    """Innovations are zero until they are written, which those of times with few rows are not whole."""
+    size, bottleneck, rank = problem.size, problem.num_bottleneck, most_rank(problem)
+    return KeptDraws(
+        read_covariance=np.empty(steps * bottleneck * size),
+        bottleneck_mean=np.empty(steps * bottleneck * width),
+        gain=np.empty(steps * rank * size),
+        root=np.empty(steps * rank * bottleneck),
+        innovation=np.zeros(steps * rank * width),
+        rank=np.empty(steps, dtype=np.int64),
+    )
+
+
 def _means_of(
     problem: Problem, limits: Limits, values: Float[np.ndarray, "row draw"], queries: Layout, asked: Asked
 ) -> Float[np.ndarray, "query draw"]:
     size, bottleneck, width, count = problem.size, problem.num_bottleneck, values.shape[1], problem.num_times
     series = Series(forward_sweep(problem, count, queries), problem.observed, asked)
     work = make_work(problem.frame.structure)
-    draws = Draws(
-        num_draws=width,
-        values=values.reshape(-1),
-        moved=np.zeros(size * width),
-        bottleneck=np.zeros(bottleneck * width),
-        innovation=np.zeros(bottleneck * width),
-        residuals=np.zeros(len(work.row_residuals) * width),
-    )
-    rank = max(1, int(min(problem.layout.counts.max(initial=0), bottleneck)))
+    draws = make_draws(problem, work, values)
+    rank = most_rank(problem)
     step = 8 * (bottleneck * (size + width) + rank * (size + bottleneck + width))
     length = segment_length(count, step, 8 * size * (size + width), limits)
     steps = min(length, count)
-    kept = KeptDraws(
-        read_covariance=np.empty(steps * bottleneck * size),
-        bottleneck_mean=np.empty(steps * bottleneck * width),
-        gain=np.empty(steps * rank * size),
-        root=np.empty(steps * rank * bottleneck),
-        innovation=np.empty(steps * rank * width),
-        rank=np.empty(steps, dtype=np.int64),
-    )
+    kept = room_for_steps(problem, steps, width)
     brake = Brake()
     flops = (1 + width / size) * filter_flops(problem.layout.counts, size, bottleneck)
     flops = np.concatenate([[0.0], np.cumsum(flops)])

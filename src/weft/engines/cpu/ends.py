@@ -70,7 +70,7 @@ def meet(left: Side, right: Side, initial: list[np.ndarray], pseudo: list[int]) 
     error = ROUNDINGS * np.finfo(np.float64).eps * np.linalg.norm(inverse, 1)
     if not (np.all(np.isfinite(inverse)) and error < TOLERANCE):
         return None
-    adjoint1, adjoint2 = _symmetric(unseen2 @ inverse), _symmetric(unseen1 @ inverse.T)
+    adjoint1, adjoint2 = symmetric(unseen2 @ inverse), symmetric(unseen1 @ inverse.T)
     pulled1 = inverse.T @ m2 - adjoint1 @ m1
     pulled2 = inverse @ m1 - adjoint2 @ m2
     log_factor = (
@@ -84,7 +84,7 @@ def meet(left: Side, right: Side, initial: list[np.ndarray], pseudo: list[int]) 
         block = surprise[first : first + latent * count, first : first + latent * count]
         traced = np.einsum("dmem->de", block.reshape(latent, count, latent, count)) / 2
         half, _ = dtrtrs(factor, traced, lower=1, trans=1)
-        gradients.append(_symmetric(dtrtrs(factor, half.T, lower=1, trans=1)[0]))
+        gradients.append(symmetric(dtrtrs(factor, half.T, lower=1, trans=1)[0]))
         first += latent * count
     return Meeting(
         float(log_factor),
@@ -94,7 +94,7 @@ def meet(left: Side, right: Side, initial: list[np.ndarray], pseudo: list[int]) 
     )
 
 
-def _symmetric(matrix: Float[np.ndarray, "size size"]) -> Float[np.ndarray, "size size"]:
+def symmetric(matrix: Float[np.ndarray, "size size"]) -> Float[np.ndarray, "size size"]:
     """Exactly so: a sum does not depend on the order of its two terms."""
     return (matrix + matrix.T) / 2
 
@@ -116,7 +116,7 @@ def _whiten(factors: list[np.ndarray], pseudo: list[int], side: Side) -> Side:
     half = _solve_blocks(factors, pseudo, side.matrix, False)
     return Side(
         _solve_blocks(factors, pseudo, side.vector[:, None], False)[:, 0],
-        _symmetric(_solve_blocks(factors, pseudo, np.ascontiguousarray(half.T), False)),
+        symmetric(_solve_blocks(factors, pseudo, np.ascontiguousarray(half.T), False)),
     )
 
 
@@ -125,5 +125,5 @@ def _unwhiten(factors: list[np.ndarray], pseudo: list[int], side: Side) -> Side:
     half = _solve_blocks(factors, pseudo, side.matrix, True)
     return Side(
         _solve_blocks(factors, pseudo, side.vector[:, None], True)[:, 0],
-        _symmetric(_solve_blocks(factors, pseudo, np.ascontiguousarray(half.T), True)),
+        symmetric(_solve_blocks(factors, pseudo, np.ascontiguousarray(half.T), True)),
     )

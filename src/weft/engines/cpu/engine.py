@@ -50,7 +50,7 @@ class CpuEngine(Engine):
         gradients in the chain's matrices one by one.
         """
         require_float64()
-        return log_normaliser(self.limits, chain, weights, rows)
+        return log_normaliser(series.BySweeps(self.limits), chain, weights, rows)
 
     def moments(
         self,

@@ -13,10 +13,9 @@ from jax.experimental.buffer_callback import buffer_callback
 from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, is_concrete
-from weft.engines.cpu import series
 from weft.engines.cpu.interrupts import interrupt_again, watch_for_interrupts
-from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import make_problem
+from weft.engines.cpu.series import Solver
 from weft.state_space.chain import Chain, Rows
 
 Leaves = tuple[Any, ...]
@@ -24,18 +23,18 @@ Leaves = tuple[Any, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Form:
-    """Everything about a call that is not a number to differentiate: the tree of its operands and the engine's limits."""
+    """Everything about a call that is not a number to differentiate: the tree of its operands, and who solves the problem they make."""
 
     tree: Any
-    limits: Limits
+    solver: Solver
 
 
 def log_normaliser(
-    limits: Limits, chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
+    solver: Solver, chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
 ) -> Float[Array, ""]:
-    """See `CpuEngine`."""
+    """See `Engine`. The solver is a value, by which compiled functions are found again."""
     leaves, tree = jax.tree.flatten((chain, weights, rows))
-    return _operation(Form(tree, limits), tuple(leaves))
+    return _operation(Form(tree, solver), tuple(leaves))
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -90,7 +89,7 @@ def _on_buffers(
 
 def _value(form: Form, *leaves: Any) -> tuple[Float[np.ndarray, ""]]:
     problem = make_problem(*jax.tree.unflatten(form.tree, [np.asarray(leaf) for leaf in leaves]))
-    return (np.asarray(series.log_normaliser(problem, form.limits)),)
+    return (np.asarray(form.solver.log_normaliser(problem)),)
 
 
 def _differentiable(leaves: Leaves) -> list[int]:
@@ -100,7 +99,7 @@ def _differentiable(leaves: Leaves) -> list[int]:
 def _value_and_gradient(form: Form, *leaves: Any) -> tuple[np.ndarray, ...]:
     """The value, then the gradient in every leaf of floats, in order."""
     chain, weights, rows = jax.tree.unflatten(form.tree, [np.asarray(leaf) for leaf in leaves])
-    total, gradient = series.value_and_gradient(make_problem(chain, weights, rows), form.limits)
+    total, gradient = form.solver.value_and_gradient(make_problem(chain, weights, rows))
     by_component = [array for part in gradient.components for array in part]
     start = [] if gradient.start is None else list(gradient.start)
     return (np.asarray(total), *by_component, *start, gradient.weights, gradient.value, gradient.precision)

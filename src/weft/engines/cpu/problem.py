@@ -2,6 +2,7 @@
 """A chain and its rows as the flat arrays that the kernels take, checked."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -47,6 +48,11 @@ class Problem:
     layout: Layout
     observed: Observed
     frame: Frame
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """The frame has addresses of routines, which another process has elsewhere."""
+        parts = self.components, self.step_number, self.start_mean, self.start_covariance, self.layout, self.observed
+        return _framed, parts
 
     @property
     def num_times(self) -> int:
@@ -121,6 +127,17 @@ def make_problem(chain: Chain, weights: object, rows: Rows) -> Problem:
         observed,
         make_frame(components),
     )
+
+
+def _framed(
+    components: tuple[Component, ...],
+    step_number: Int[np.ndarray, " time"],
+    start_mean: Float[np.ndarray, " state"] | None,
+    start_covariance: Float[np.ndarray, "state state"] | None,
+    layout: Layout,
+    observed: Observed,
+) -> Problem:
+    return Problem(components, step_number, start_mean, start_covariance, layout, observed, make_frame(components))
 
 
 def make_frame(components: tuple[Component, ...]) -> Frame:

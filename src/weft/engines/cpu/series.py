@@ -7,7 +7,9 @@ keeps the chain stationary and reversible (a kernel's parameters), it is the sam
 that surface the two formulas are different functions.
 """
 
+import abc
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import NamedTuple
@@ -196,6 +198,34 @@ def last_state(problem: Problem, limits: Limits) -> tuple[Side, float]:
 def value_and_gradient(problem: Problem, limits: Limits) -> tuple[float, SeriesGradient]:
     """The log normaliser and its gradient."""
     ends, meeting, total = there_and_back(problem, limits, None, make_asked(problem, None))
+    return total, gradient_of(problem, ends, meeting)
+
+
+class Solver(abc.ABC):
+    """Who knows the value of a problem and its gradient: a value itself, so that compiled functions are found again by it."""
+
+    @abc.abstractmethod
+    def log_normaliser(self, problem: Problem) -> float: ...
+
+    @abc.abstractmethod
+    def value_and_gradient(self, problem: Problem) -> tuple[float, SeriesGradient]: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class BySweeps(Solver):
+    """Sweeps over the whole series, within limits."""
+
+    limits: Limits
+
+    def log_normaliser(self, problem: Problem) -> float:
+        return log_normaliser(problem, self.limits)
+
+    def value_and_gradient(self, problem: Problem) -> tuple[float, SeriesGradient]:
+        return value_and_gradient(problem, self.limits)
+
+
+def gradient_of(problem: Problem, ends: list[End], meeting: Meeting | None) -> SeriesGradient:
+    """What the ends have gathered on their way back."""
     components = []
     for number, part in enumerate(problem.components):
         components.append(component_gradient(problem, number, part, ends, meeting))
@@ -204,7 +234,7 @@ def value_and_gradient(problem: Problem, limits: Limits) -> tuple[float, SeriesG
         pulled, adjoint = ends[0].adjoint
         start = Side(pulled, (np.outer(pulled, pulled) - adjoint) / 2)
     weights = functools.reduce(np.add, [end.gradient.weights for end in ends]).reshape(-1, problem.num_bottleneck)
-    return total, SeriesGradient(components, weights, ends[0].gradient.value, ends[0].gradient.precision, start)
+    return SeriesGradient(components, weights, ends[0].gradient.value, ends[0].gradient.precision, start)
 
 
 def component_gradient(
