@@ -100,7 +100,14 @@ TABLE, ASKED = floats(300), floats(12, seed=6)
 
 def fitted(client=None) -> weft.SpaceTimeGP:
     gp = weft.SpaceTimeGP(
-        time="day", space=("x", "y"), target="value", regions=3, max_iterations=2, progress=None, habits=None
+        time="day",
+        space=("x", "y"),
+        target="value",
+        regions=3,
+        components=("slow", "fast"),
+        max_iterations=2,
+        progress=None,
+        habits=None,
     )
     return gp.fit(TABLE, client=client)
 

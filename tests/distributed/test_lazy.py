@@ -42,6 +42,7 @@ def fitted() -> weft.SpaceTimeGP:
         progress=None,
         engine="dense",
         regions=2,
+        components=("slow", "fast"),
         habits=None,
     )
     return gp.fit(rows(80))

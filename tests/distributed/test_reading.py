@@ -83,7 +83,7 @@ def test_parts_say_what_is_wrong_with_them(folder):
 
 def test_a_fit_of_parts_is_the_fit_of_the_table(folder):
     options = {"max_iterations": 1, "progress": None, "engine": "dense", "regions": None, "habits": None}
-    gp = weft.SpaceTimeGP(time="day", space=("x", "y"), target="value", **options)
+    gp = weft.SpaceTimeGP(time="day", space=("x", "y"), target="value", components=("slow", "fast"), **options)
     asked = rows(5, seed=11)
     expected = gp.fit(rows(60)).predict(asked)["mean"]
     assert gp.fit(folder).predict(asked)["mean"].tolist() == expected.tolist()
