@@ -11,12 +11,14 @@ from weft.inference.evidence import log_evidence as log_evidence
 from weft.inference.posterior import Posterior as Posterior
 from weft.inference.single import condition as condition
 from weft.kernels import EQ as EQ
+from weft.kernels import Categories as Categories
 from weft.kernels import Columns as Columns
 from weft.kernels import Constant as Constant
 from weft.kernels import Cosine as Cosine
 from weft.kernels import Graph as Graph
 from weft.kernels import Kernel as Kernel
 from weft.kernels import Linear as Linear
+from weft.kernels import Loadings as Loadings
 from weft.kernels import Matern12 as Matern12
 from weft.kernels import Matern32 as Matern32
 from weft.kernels import Matern52 as Matern52
@@ -38,7 +40,9 @@ from weft.likelihoods import Likelihood as Likelihood
 from weft.likelihoods import LogNormal as LogNormal
 from weft.likelihoods import NegativeBinomial as NegativeBinomial
 from weft.likelihoods import Poisson as Poisson
+from weft.likelihoods import Rain as Rain
 from weft.likelihoods import StudentT as StudentT
+from weft.likelihoods import Tobit as Tobit
 from weft.likelihoods import ZeroInflatedPoisson as ZeroInflatedPoisson
 from weft.loading import load as load
 from weft.model import ConstantMean as ConstantMean

@@ -20,7 +20,9 @@ LikelihoodName = Literal[
     "log_normal",
     "negative_binomial",
     "poisson",
+    "rain",
     "student_t",
+    "tobit",
     "zero_inflated_poisson",
 ]
 TransformName = Literal["identity", "log", "sqrt", "logit", "log1p"]
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from weft.state_space.basis import FeatureMap
 
     Columns = str | Sequence[str]
+    GivenCovariates = Columns | Mapping[str, Literal["linear", "local"]]
     GivenKernel = Separable | SumSeparable | None
     GivenLikelihood = Likelihood | LikelihoodName
     GivenPoints = int | Literal["auto"] | npt.NDArray[np.floating[Any]] | FeatureMap | None
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
     ProgressStyle = Literal["auto", "bar", "log"] | None
 else:
     # To a running program anything may be given: `fit` says in a sentence what is wrong with it.
-    Columns = GivenKernel = GivenLikelihood = GivenPoints = GivenTransform = Any
+    Columns = GivenCovariates = GivenKernel = GivenLikelihood = GivenPoints = GivenTransform = Any
     Seasons = GivenComponents = GivenHabits = LearningRows = ProgressStyle = Any
 
 __all__ = ["HeldOutBy", "Of", "Options", "Written", "written_options"]
@@ -105,12 +108,23 @@ class Options:
         tuple[str, ...], "Columns that say where, such as lat,lon,elevation.", example=("lat", "lon")
     )
     target: str = _data(str, "The column to learn.", example="value")
-    covariates: Columns = _data(tuple[str, ...], "Columns with linear effects.", default=(), example=("name",))
+    covariates: GivenCovariates = _data(
+        tuple[str, ...],
+        "Columns with linear effects (name:local: slopes that vary in space), or of kinds: an effect a level.",
+        default=(),
+        example=("name",),
+    )
     noise_variance: str | None = _data(
         str, "The column of each row's own noise variance.", default=None, example="variance"
     )
     exposure: str | None = _data(str, "The column of exposures (counts).", default=None, example="exposure")
     trials: str | None = _data(str, "The column of trials (binomial).", default=None, example="trials")
+    lower: str | None = _data(
+        str, "The column of limits at or below which a value says no more (tobit).", default=None, example="lower"
+    )
+    upper: str | None = _data(
+        str, "The column of limits at or above which a value says no more (tobit).", default=None, example="upper"
+    )
     time_step: str | float | int | None = _data(
         str | float,
         "Put times on a regular step, such as 1D or 6h; for plain numbers, a number.",

@@ -96,7 +96,7 @@ class Plots:
 
     @in_float64
     def series(
-        self, station: int | str | Mapping[str, float] = 0, *, table: Any = None, ax: "Axes | None" = None
+        self, station: int | str | Mapping[str, float | str] = 0, *, table: Any = None, ax: "Axes | None" = None
     ) -> "Axes":
         """What was measured at a station, and what the model says would be: mean and 90 % band.
 
@@ -107,11 +107,12 @@ class Plots:
         rows = kept_rows(gp) if table is None else rows_of_table(gp, table)
         clock = gp.fitted_.translation.clock
         if isinstance(station, Mapping):
-            place, own, name = dict(station), None, ", ".join(f"{key} {value:g}" for key, value in station.items())
+            said = (f"{key} {value if isinstance(value, str) else f'{value:g}'}" for key, value in station.items())
+            place, own, name = dict(station), None, ", ".join(said)
         else:
             own = _station_number(rows, station)
-            place, name = {key: float(column[own]) for key, column in rows.places.items()}, rows.names[own]
-            place |= _covariates_of(gp, rows, own)
+            at = {key: float(column[own]) for key, column in rows.places.items()}
+            place, name = {**at, **_covariates_of(gp, rows, own)}, rows.names[own]
         answer = gp.point(place, quantiles=_BAND)
         times = _drawn_times(clock, gp.fitted_.posterior.times)
         ax.fill_between(times, answer["q0.05"], answer["q0.95"], alpha=0.25, linewidth=0, label="90 % of measurements")
@@ -210,7 +211,7 @@ def _between_stations(gp: "SpaceTimeGP", rows: SeenRows) -> "xr.Dataset | None":
     shape = (len(y), len(x))
     values = {name: ((up, across), from_neighbours(at, rows.places[name], points).reshape(shape)) for name in others}
     for name in fitted.roles.covariates:
-        values[name] = ((up, across), np.full(shape, float(np.mean(rows.varying[name]))))
+        values[name] = ((up, across), np.full(shape, rows.measured.usual(name)))
     return xr.Dataset(values, coords={up: y, across: x})
 
 
@@ -271,10 +272,10 @@ def _station_number(rows: SeenRows, station: int | str) -> int:
     return int(station)
 
 
-def _covariates_of(gp: "SpaceTimeGP", rows: SeenRows, place: int) -> dict[str, float]:
+def _covariates_of(gp: "SpaceTimeGP", rows: SeenRows, place: int) -> dict[str, float | str]:
     """Covariates at a place, as they are there on average."""
     own = rows.place == place
-    return {name: float(np.mean(rows.varying[name][own])) for name in gp.fitted_.roles.covariates}
+    return {name: rows.measured.usual(name, own) for name in gp.fitted_.roles.covariates}
 
 
 def _place_like(known: Mapping[str, np.ndarray], rows: SeenRows, number: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from weft.arrays import Given, require_whole
 from weft.data.archive import write_archive
-from weft.data.tables import AnyTable, GridTable, Table
+from weft.data.tables import AnyTable, GridTable, Table, as_table
 from weft.data.transforms import check_levels
 from weft.distributed.clients import active_client, tasks_on
 from weft.distributed.lazy import answer_lazily, answers_of_parts, in_one_piece, is_on_dask
@@ -30,6 +30,7 @@ from weft.estimator.habits import habits_in_words, habits_table
 from weft.estimator.learning import learn, options_among
 from weft.estimator.precision import in_float64
 from weft.estimator.scikit_learn import Scores, regressor_tags
+from weft.estimator.slopes import slopes_at
 from weft.estimator.storage import KIND, Stored, from_plain_estimator, to_plain_estimator
 from weft.estimator.suggesting import suggest
 from weft.estimator.validation import cross_validate
@@ -64,7 +65,9 @@ class SpaceTimeGP(Options):
     """A Gaussian process of space and time, fitted to a table and answering with tables.
 
     `time`, `space`, `target` and `covariates` name columns. Columns of longitude and latitude (or easting and northing)
-    are measured in kilometres, others of space in their standard deviations; `covariates` have linear effects. The
+    are measured in kilometres, others of space in their standard deviations; `covariates` have linear effects, those of text,
+    categories or yes and no an effect for each level, shrunk as far as levels are alike; `{"ndvi": "local"}` lets a slope vary in
+    space (`slopes`). The
     target is transformed (`transform`: "log", "log1p", "sqrt", "logit"), then standardised where the likelihood allows,
     and answers come back in its own units.
 
@@ -87,9 +90,9 @@ class SpaceTimeGP(Options):
     pseudo-points than places and it makes a difference.
     `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more component.
     `time_step` ("1D", "6h") puts times on a regular step; `time_format` ("%d/%m/%Y", as in `strptime`) says how text
-    spells times where that is not plain. `noise_variance`, `exposure` and `trials` name columns; noise
+    spells times where that is not plain. `noise_variance`, `exposure`, `trials`, `lower` and `upper` name columns; noise
     variances are of the transformed target. A table to predict may lack these: its rows then have no noise of their
-    own, exposure 1 and one trial. `units` of the target are written to gridded output.
+    own, exposure 1, one trial and no limits. `units` of the target are written to gridded output.
 
     Rows without a value are kept, counted (`num_missing_`) and predicted; rows without a time or place are refused.
     Covariates that vary in time make every row a place of its own, with weights of rows x pseudo-points x 8 bytes.
@@ -128,17 +131,16 @@ class SpaceTimeGP(Options):
         its workers' work; what is learned is the same, and so is this object.
         """
         _refuse_apart(y)
-        roles, settings = self._roles(), options_among(self.get_params())
+        named, settings = self._roles(), options_among(self.get_params())
         if client is None and is_on_dask(table):
             client = active_client()
         with tasks_on(client):
-            rows = read_measurements(
-                roles.table(gathered(table, roles.columns), with_target=True), roles, with_target=True
-            )
+            seen = named.table(gathered(table, named.columns), with_target=True)
+            roles = named.seen_in(seen)
             learned = learn(
                 settings,
                 roles,
-                rows,
+                read_measurements(seen, roles, with_target=True),
                 checkpoint=checkpoint,
                 resume=resume,
                 callback=callback,
@@ -257,7 +259,7 @@ class SpaceTimeGP(Options):
     @in_float64
     def point(
         self,
-        place: Given[Mapping[str, float]],
+        place: Given[Mapping[str, float | str]],
         times: Any = None,
         quantiles: Sequence[float] = (0.05, 0.95),
         *,
@@ -401,9 +403,10 @@ class SpaceTimeGP(Options):
         fewer, and says so, unless the number is given. `output="rows"` gives the scores of every row instead, for
         `weft.compare`.
         """
-        roles = self._roles()
         fitted = None if refit else self._learned()
-        rows = read_measurements(roles.table(table, with_target=True), roles, with_target=True)
+        seen = self._roles().table(table, with_target=True)
+        roles = self._roles().seen_in(seen) if fitted is None else fitted.roles
+        rows = read_measurements(seen, roles, with_target=True)
         return cross_validate(
             options_among(self.get_params()),
             roles,
@@ -417,10 +420,24 @@ class SpaceTimeGP(Options):
 
     @in_float64
     def effects(self) -> "pd.DataFrame":
-        """Slopes of the covariates, per unit of each and in the target's units (transformed, if it is), as a frame."""
+        """Slopes of the covariates, per unit of each and in the target's units (transformed, if it is), as a frame.
+
+        A category has a line for each `level`: what it adds, next to nothing where it was hardly seen.
+        """
         import pandas as pd
 
-        return pd.DataFrame(self._learned().effects(), columns=["covariate", "slope", "sd"])
+        return pd.DataFrame(self._learned().effects(), columns=["covariate", "level", "slope", "sd"])
+
+    @in_float64
+    def slopes(self, places: Given[AnyTable]) -> Given[AnyTable]:
+        """The slope of each covariate that is a number at each of these places, with its deviation: `ndvi_slope`, `ndvi_slope_sd`, ...
+
+        Per unit of the covariate, in the target's units (transformed, if it is); a covariate without a slope that varies in space has
+        the same everywhere. `places` is a table with the columns of space.
+        """
+        fitted = self._learned()
+        table = as_table(places, fitted.roles.space)
+        return table.with_columns(slopes_at(fitted, table))
 
     @property
     def components_(self) -> list[dict[str, Any]]:

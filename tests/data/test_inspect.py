@@ -170,7 +170,7 @@ def test_the_transform_is_the_mildest_under_which_changes_do_not_depend_on_the_l
 
     def chosen(values):
         survey = count_table(table(t=times, x=x, v=values), time="t", space=("x",), target="v")
-        return survey.advice.transform
+        return survey.advice.likelihood or survey.advice.transform
 
     assert chosen(levels * np.exp(0.2 * draws)) == "log"
     assert chosen((np.sqrt(levels) + 0.5 * draws) ** 2) == "sqrt"
@@ -181,7 +181,7 @@ def test_the_transform_is_the_mildest_under_which_changes_do_not_depend_on_the_l
     # Rain: two days in three are dry, and the wet ones are far from even.
     wet = np.repeat(generator.random(300) < 0.4, 5)
     rain = np.where(wet, generator.gamma(0.6, 8.0, 1500), 0.0)
-    assert chosen(rain) == "sqrt"
+    assert chosen(rain) == "rain"
     # Values that are never at one place twice, so that only their own skew can tell.
     scattered = count_table(table(t=times, x=np.arange(1500.0), v=np.exp(draws)), time="t", space=("x",), target="v")
     assert scattered.advice.transform == "log"

@@ -40,7 +40,7 @@ def test_with_covariates_the_distinct_places_stand_for_all_rows():
     data = observations(7, num_covariates=2)
     points = choose_pseudo_points("auto", data, 2, kernel_of(data), seed=0)
     assert points.shape == (7, 4)
-    assert np.all(points[:, 2:] == 0)
+    assert np.all(points[:, 2:] == 1)
     assert_array_equal(np.unique(points[:, :2], axis=0), np.unique(data.places[:, :2], axis=0))
 
 

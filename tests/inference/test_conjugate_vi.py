@@ -17,7 +17,7 @@ from weft.inference.conjugate_vi import search_sites
 from weft.inference.prior import make_prior
 from weft.inference.sites import Sites, gaussian_sites
 from weft.inference.variational import SearchMemory
-from weft.likelihoods import Bernoulli, Binomial, NegativeBinomial, Poisson, StudentT
+from weft.likelihoods import Bernoulli, Binomial, NegativeBinomial, Poisson, Rain, StudentT, Tobit
 
 NUM_HYPER = 9  # the parameters of a twin that are neither noise nor pseudo-points
 
@@ -40,7 +40,15 @@ class Case:
             "bernoulli": lambda: rng.random(len(f)) < 1 / (1 + np.exp(-f)),
             "negative_binomial": lambda: rng.negative_binomial(2, 2 / (2 + rate)),
             "student_t": lambda: f + 0.3 * rng.standard_t(4, size=len(f)),
+            "tobit": lambda: f + 0.4 * rng.normal(size=len(f)),
+            "rain": lambda: np.maximum(f + 0.4 * rng.normal(size=len(f)), 0.0) ** 1.7,
         }[name]()
+        # Every third row below or above its limit, or between two.
+        self.limits = {}
+        if name == "tobit":
+            kind = rng.integers(0, 6, len(f))
+            self.limits["lower"] = np.select([kind == 0, kind == 2], [values + 0.3, values + 0.5], values - 1.0)
+            self.limits["upper"] = np.select([kind == 1, kind == 2], [values - 0.2, values - 0.4], np.nan)
         self.values = np.where(present, values, np.nan)
         self.twin, self.name, self.separable, self.present = twin, name, separable, present
         self.likelihood_parameters = {
@@ -48,6 +56,8 @@ class Case:
             "bernoulli": [],
             "negative_binomial": [1.7],
             "student_t": [0.6, 5.0],
+            "tobit": [0.3],
+            "rain": [0.3, 1.6],
         }[name]
 
     def model(self, parameters=None, likelihood_parameters=None):
@@ -59,6 +69,8 @@ class Case:
             "bernoulli": Bernoulli,
             "negative_binomial": NegativeBinomial,
             "student_t": StudentT,
+            "tobit": Tobit,
+            "rain": Rain,
         }
         points = base.pseudo_points
         if self.separable:
@@ -69,7 +81,7 @@ class Case:
 
     @property
     def data(self):
-        return weft.Observations(self.twin.times, self.twin.places, self.values, exposure=self.exposure)
+        return weft.Observations(self.twin.times, self.twin.places, self.values, exposure=self.exposure, **self.limits)
 
     def solve(self, parameters=None, likelihood_parameters=None, start=None):
         problem = self.twin.build_dense(self.twin.parameters if parameters is None else parameters)
@@ -79,7 +91,8 @@ class Case:
         y = self.values[self.present]
         given = list(self.likelihood_parameters if likelihood_parameters is None else likelihood_parameters)
         exposed = [] if self.exposure is None else [self.exposure[self.present]]
-        return variational.solve(problem, getattr(variational, self.name)(y, *given, *exposed), start)
+        limits = [limit[self.present] for limit in self.limits.values()]
+        return variational.solve(problem, getattr(variational, self.name)(y, *given, *exposed, *limits), start)
 
 
 NAMES = ["poisson", "bernoulli", "negative_binomial", "student_t"]
@@ -87,6 +100,8 @@ SHAPES = [{}, {"separable": True, "exact": True}]
 CASES = [(name, shape) for name in NAMES for shape in SHAPES] + [
     ("poisson", {"exact": True}),
     ("poisson", {"separable": True}),
+    ("tobit", {}),
+    ("rain", {"separable": True, "exact": True}),
 ]
 
 
@@ -105,7 +120,7 @@ def test_bound_and_marginals_equal_a_dense_variational_process(name, shape):
     assert_allclose(variance, expected_variance, atol=2e-6, rtol=0)
 
 
-@pytest.mark.parametrize("name", ["negative_binomial", "student_t"])
+@pytest.mark.parametrize("name", ["negative_binomial", "student_t", "rain"])
 def test_gradient_equals_differences_of_the_dense_bound_at_its_optimum(name):
     case = Case(name)
     count = len(case.twin.parameters)

@@ -24,8 +24,11 @@ from weft.likelihoods import (
     LogNormal,
     NegativeBinomial,
     Poisson,
+    Rain,
     RowExtras,
     StudentT,
+    Support,
+    Tobit,
     ZeroInflatedPoisson,
 )
 from weft.testing.likelihoods import MEAN, SCORES, VARIANCE, WEIGHTS, F, check_likelihood, everything
@@ -108,6 +111,65 @@ class NegativeBinomialCounts:
         return ways + values * self.log_failure + self.dispersion * self.log_success
 
 
+# Inside its limits, at the lower one, beyond the upper one, between two (near and far), without any.
+LOWER = np.array([-1.0, -4.0, -np.inf, 0.5, 4.0, -np.inf])
+UPPER = np.array([2.0, np.inf, 2.0, -0.4, -3.0, np.inf])
+
+
+class CensoredNormal:
+    """A normal truth, of which values at or beyond their limits say only that."""
+
+    def __init__(self, f, variance):
+        self.truth = scipy.stats.norm(f, np.sqrt(variance + NOISE))
+        self.mean, self.var, self.cdf = self.truth.mean, self.truth.var, self.truth.cdf
+
+    def logpdf(self, values):
+        found = np.array(self.truth.logpdf(values))
+        found[..., 1] = self.truth.logcdf(-4.0)[..., 1]
+        found[..., 2] = self.truth.logsf(2.0)[..., 2]
+        for row in (3, 4):
+            # Differences of logarithms, from the side where both are small.
+            ends = UPPER[row], LOWER[row]
+            left = [self.truth.logcdf(end)[..., row] for end in ends]
+            right = [self.truth.logsf(end)[..., row] for end in ends]
+            (smaller, larger), is_left = left, left[1] < right[0]
+            smaller, larger = np.where(is_left, smaller, right[1]), np.where(is_left, larger, right[0])
+            found[..., row] = larger + np.log(-np.expm1(smaller - larger))
+        return found
+
+
+class PowerOfCensoredNormal:
+    """The square of a normal variable where that is positive, else 0; its moments are those of half a normal."""
+
+    def __init__(self, f, variance, power):
+        self.f, self.sd, self.power = f, np.sqrt(variance), power
+
+    def logpdf(self, values):
+        safe = np.where(values == 0, 1.0, values)
+        wet = scipy.stats.norm(self.f, self.sd).logpdf(safe ** (1 / self.power))
+        wet = wet + (1 / self.power - 1) * np.log(safe) - np.log(self.power)
+        return np.where(values == 0, scipy.special.log_ndtr(-self.f / self.sd), wet)
+
+    def cdf(self, values):
+        reached = scipy.special.ndtr((np.maximum(values, 0.0) ** (1 / self.power) - self.f) / self.sd)
+        return np.where(values < 0, 0.0, reached)
+
+    def raw(self, order):
+        """E x^2 and E x^4 over the positive half."""
+        z = self.f / self.sd
+        above, density = scipy.special.ndtr(z), np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+        if order == 2:
+            return self.sd**2 * ((z**2 + 1) * above + z * density)
+        return self.sd**4 * ((z**4 + 6 * z**2 + 3) * above + (z**3 + 5 * z) * density)
+
+    def mean(self):
+        assert self.power == 2.0
+        return self.raw(2)
+
+    def var(self):
+        return self.raw(4) - self.raw(2) ** 2
+
+
 def beta(f, precision):
     return scipy.stats.beta(precision * scipy.special.expit(f), precision * scipy.special.expit(-f))
 
@@ -174,6 +236,16 @@ CASES = {
         [0.0, 0.0, 210.0, 0.0, 1.0, 0.0],
         RowExtras(exposure=EXPOSURE),
     ),
+}
+CASES |= {
+    "tobit": Case(
+        Tobit,
+        {"variance": 0.7},
+        CensoredNormal,
+        [0.3, -4.0, 2.2, 0.0, 1.0, 8.0],
+        RowExtras(noise_variance=NOISE, lower=LOWER, upper=UPPER),
+    ),
+    "rain": Case(Rain, {"variance": 0.7, "power": 2.0}, PowerOfCensoredNormal, [0.0, 3.0, 0.4, 0.0, 0.02, 40.0]),
 }
 every_case = pytest.mark.parametrize("name", CASES)
 
@@ -283,8 +355,11 @@ def test_quantile_inverts_the_mixture(name, probability):
         assert np.all(oracle_cumulative(case, quantile) > probability - 1e-8)
         assert np.all(oracle_cumulative(case, quantile - 1) < probability + 1e-8)
     else:
-        # The mixture is summed to 1e-6.
-        assert_allclose(oracle_cumulative(case, quantile), probability, rtol=0, atol=1e-6)
+        # The mixture is summed to 1e-6. A value with a probability of its own may be reached before.
+        has_weight = (case.likelihood.support is Support.NON_NEGATIVE) & (quantile == 0)
+        reached = oracle_cumulative(case, quantile)
+        assert_allclose(reached[~has_weight], probability, rtol=0, atol=1e-6)
+        assert np.all(reached[has_weight] > probability - 1e-6)
 
 
 @every_case

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import expit, gammaln
+from scipy.special import expit, gammaln, log_ndtr
 
 from tests.oracles import dense
 
@@ -63,6 +63,55 @@ def student_t(y, scale, df):
 def gaussian(y, variance):
     return LogDensity(
         lambda f: -(np.log(2 * np.pi * variance) + (y - f) ** 2 / variance) / 2, lambda f: (y - f) / variance
+    )
+
+
+def _hazard(x):
+    """The derivative of log_ndtr."""
+    return np.exp(-(x**2) / 2 - np.log(2 * np.pi) / 2 - log_ndtr(x))
+
+
+def tobit(y, variance, lower, upper):
+    """Rows are exact, at or below their lower limit, at or above their upper one, or between the two."""
+    sd = np.sqrt(variance)
+    below, above = y <= lower, y >= upper
+    low, high = np.where(below, lower, 0.0), np.where(above, upper, 0.0)
+    exact = gaussian(y, variance)
+
+    def log_inside(f):
+        # From the side where both probabilities are small.
+        ends = np.stack(np.broadcast_arrays(np.where(below & above, high, -1.0), np.where(below & above, low, 1.0)))
+        x = (ends - f[..., None, :]) / sd
+        x = np.where(x.sum(axis=-2, keepdims=True) > 0, -x[..., ::-1, :], x)
+        smaller, larger = log_ndtr(x[..., 0, :]), log_ndtr(x[..., 1, :])
+        return larger + np.log(-np.expm1(smaller - larger))
+
+    def value(f):
+        between = log_inside(f)
+        one_sided = np.where(
+            below, log_ndtr((low - f) / sd), np.where(above, log_ndtr((f - high) / sd), exact.value(f))
+        )
+        return np.where(below & above, between, one_sided)
+
+    def slope(f):
+        log_densities = [-(((end - f) / sd) ** 2) / 2 - np.log(2 * np.pi) / 2 for end in (high, low)]
+        first, second = (np.exp(np.where(below & above, each - log_inside(f), 0.0)) for each in log_densities)
+        between = (first - second) / sd
+        to_left, to_right = -_hazard((low - f) / sd) / sd, _hazard((f - high) / sd) / sd
+        return np.where(below & above, between, np.where(below, to_left, np.where(above, to_right, exact.slope(f))))
+
+    return LogDensity(value, slope)
+
+
+def rain(y, variance, power):
+    """max(f + noise, 0)^power."""
+    sd, dry = np.sqrt(variance), y == 0
+    amount = np.where(dry, 1.0, y)
+    wet = gaussian(amount ** (1 / power), variance)
+    stretch = (1 / power - 1) * np.log(amount) - np.log(power)
+    return LogDensity(
+        lambda f: np.where(dry, log_ndtr(-f / sd), wet.value(f) + stretch),
+        lambda f: np.where(dry, -_hazard(-f / sd) / sd, wet.slope(f)),
     )
 
 

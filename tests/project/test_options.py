@@ -23,6 +23,8 @@ WRITTEN = {
     "covariates": (["wind"], ("wind",), "wind"),
     "noise_variance": ("variance", "variance", "variance"),
     "exposure": ("area", "area", "area"),
+    "lower": ("least", "least", "least"),
+    "upper": ("most", "most", "most"),
     "trials": ("tries", "tries", "tries"),
     "time_step": (0.25, 0.25, "0.25"),
     "time_format": ("%d/%m/%Y", "%d/%m/%Y", "%d/%m/%Y"),

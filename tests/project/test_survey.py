@@ -107,3 +107,28 @@ def test_times_are_parsed_once(skewed: pd.DataFrame, monkeypatch: pytest.MonkeyP
     project.run(project.read_settings("weft.toml"))
     # The report asks for predictions at times of its own; of those none are as many.
     assert parsed.count(len(skewed)) == 1
+
+
+def test_columns_that_could_be_covariates_are_offered_and_copies_of_the_target_are_not(
+    skewed: pd.DataFrame,
+) -> None:
+    rng = np.random.default_rng(2)
+    table = skewed.assign(
+        price=np.log(skewed["tmax"]) * 3.0 - 1.0,
+        soil=rng.choice(["clay", "sand"], size=len(skewed)),
+        damp=rng.random(len(skewed)) < 0.4,
+        note=[f"note {number}" for number in range(len(skewed))],
+        wind=rng.normal(size=len(skewed)),
+    )
+    table.to_csv("more.csv", index=False)
+    known = {"time": "date", "space": ("lon", "lat"), "target": "tmax"}
+    offers = weft.survey(table, target="tmax").offers
+    assert (offers.categories, offers.copies) == (("soil", "damp"), ("price",))
+    assert "wind" in offers.numbers
+    assert main(["init", "more.csv", "-o", "more.toml"]) == 0
+    text = pathlib.Path("more.toml").read_text()
+    assert "text with few levels that could be covariates: soil, damp" in text
+    assert "price must not be a covariate: it is a function of 'tmax'" in text
+    named = weft.survey(table, covariates=("price", "soil"), **known)
+    assert any("price must not be a covariate" in note for note in named.notes)
+    assert weft.survey(table, covariates=("soil",), **known).offers.copies == ()

@@ -25,6 +25,8 @@ _FEWEST_PAIRS = 100
 _SKEWED = 1.5
 # Counts below this on average are too coarse for a transform and a Gaussian.
 _SMALL_COUNTS = 10.0
+# With so many zeros no transform makes a Gaussian of the values.
+_DRY = 0.25
 
 
 @final
@@ -51,7 +53,8 @@ def advise(
     Of transforms, the mildest under which the size of changes does not depend on the level: the one that makes
     differences of neighbours in time most likely as draws of one Gaussian, in the units of the target (the profile
     likelihood of Box & Cox 1964, of differences). Where there are zeros, which have no logarithm and no spread, the one under
-    which values left out are predicted best, in the units of the target, from those before and after.
+    which values left out are predicted best, in the units of the target, from those before and after; where a quarter of them
+    are zeros, a likelihood for amounts that may be none.
     """
     present = ~np.isnan(values)
     times, place, values = times[present], place[present], values[present]
@@ -62,6 +65,9 @@ def advise(
             return Advice(likelihood="bernoulli", reason="all values are 0 or 1")
         if values.mean() < _SMALL_COUNTS:
             return Advice(likelihood="negative_binomial", reason=f"small counts (mean {values.mean():.2g})")
+    elif np.mean(values == 0) >= _DRY:
+        dry = f"{100 * float(np.mean(values == 0)):.0f} % of values are exactly 0 and the others are amounts"
+        return Advice(likelihood="rain", reason=dry)
     names = _POSITIVE if values.min() > 0 else _WITH_ZEROS
     if values.min() == 0:
         triples = _triples(times, place, values, step)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.advice import Advice, advise
+from weft.data.categories import is_category
 from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words, times_of
 from weft.data.scaling import Scaling, find_easting_northing, find_lon_lat, learn_scaling
 from weft.data.tables import Table, distinct_rows, numbers
@@ -44,13 +45,14 @@ class Guess:
 @final
 @dataclasses.dataclass(frozen=True)
 class ColumnGuesses:
-    """What each column seems to be; None where nothing fits. `others` are further columns of numbers."""
+    """What each column seems to be; None where nothing fits. `others` are further columns of numbers, `kinds` of text."""
 
     time: Guess | None
     space: Guess | None
     target: Guess | None
     station: Guess | None
     others: tuple[str, ...]
+    kinds: tuple[str, ...] = ()
     time_objection: str | None = None  # why a column that is named like a time was not taken for it
 
 
@@ -117,7 +119,10 @@ def guess_columns(table: Table, *, time_format: str | None = None) -> ColumnGues
     free = [name for name in numeric if name not in taken and not _is_row_number(name, columns[name])]
     target = _guess_target(free, columns)
     others = tuple(name for name in free if target is None or name not in target.columns)
-    return ColumnGuesses(time, space, target, station, others, objection)
+    kinds = tuple(
+        name for name, column in columns.items() if name not in (*taken, *numeric) and is_category(column, name)
+    )
+    return ColumnGuesses(time, space, target, station, others, kinds, objection)
 
 
 def count_table(

@@ -34,6 +34,9 @@ class Grouping:
             array.setflags(write=False)
 
 
+# What a row may bring besides its value, and what it has where it brings nothing.
+ROW_EXTRAS = {"noise_variance": 0.0, "exposure": 1.0, "trials": 1.0, "lower": -np.inf, "upper": np.inf}
+
 # Places are seen again and again where a table has so many rows a place on average.
 _REPEATS = 4.0
 
@@ -43,7 +46,8 @@ class Observations(eqx.Module):
 
     A NaN value is missing: the row is not used, its time stays. Several rows may share a time, a place, or both.
     `noise_variance` (one number or one per row) is known measurement noise, added to the likelihood's own variance.
-    `exposure` and `trials` are per row too, for likelihoods of counts. Rows present are held sorted by time; `row` says
+    `exposure` and `trials` are per row too, for likelihoods of counts, and so are `lower` and `upper`, limits beyond which
+    a value says only that it lies there (`Tobit`); NaN and infinite ones are none. Rows present are held sorted by time; `row` says
     where each stood in what was given.
     """
 
@@ -52,6 +56,8 @@ class Observations(eqx.Module):
     noise_variance: Float[AnyArray, " row"] | None
     exposure: Float[AnyArray, " row"] | None
     trials: Float[AnyArray, " row"] | None
+    lower: Float[AnyArray, " row"] | None
+    upper: Float[AnyArray, " row"] | None
 
     def __init__(
         self,
@@ -62,6 +68,8 @@ class Observations(eqx.Module):
         *,
         exposure: ArrayLike | None = None,
         trials: ArrayLike | None = None,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
     ):
         require_float64()
         times = as_numbers(times, "times", 1)
@@ -87,6 +95,8 @@ class Observations(eqx.Module):
         self.noise_variance = per_row(noise_variance, "noise_variance", grouping, present, allows_zero=True)
         self.exposure = per_row(exposure, "exposure", grouping, present, allows_zero=False)
         self.trials = per_row(trials, "trials", grouping, present, allows_zero=False)
+        self.lower = _limits(lower, "lower", grouping)
+        self.upper = _limits(upper, "upper", grouping)
 
     @property
     def times(self) -> Float[np.ndarray, " time"]:
@@ -137,9 +147,7 @@ def take_rows(data: Observations, rows: Int[np.ndarray, " some"]) -> Observation
         data.row_times[rows],
         data.row_places[rows],
         np.asarray(data.values)[rows],
-        of(data.noise_variance),
-        exposure=of(data.exposure),
-        trials=of(data.trials),
+        **{name: of(getattr(data, name)) for name in ROW_EXTRAS},
     )
 
 
@@ -186,6 +194,22 @@ def per_row(
     """One number a row present, sorted as they are; a single number counts for every row."""
     array = numbers_per_row(numbers, name, len(present), allows_zero=allows_zero, present=present)
     return None if array is None else array[grouping.row]
+
+
+def _limits(numbers: ArrayLike | None, name: str, grouping: Grouping) -> np.ndarray | None:
+    """One limit a row present; rows that have none are given one that nothing lies beyond."""
+    limits = limits_per_row(numbers, name, grouping.num_given)
+    return None if limits is None else limits[grouping.row]
+
+
+def limits_per_row(numbers: ArrayLike | None, name: str, num_rows: int) -> Float[np.ndarray, " row"] | None:
+    """One limit a row, from one for all or one each; NaN is none."""
+    if numbers is None:
+        return None
+    array = as_floats(numbers, name)
+    if array.shape not in ((), (num_rows,)):
+        raise ValueError(f"{name} must be one number or one per row ({num_rows}); its shape is {array.shape}")
+    return np.where(np.isnan(array), ROW_EXTRAS[name], array) + np.zeros(num_rows)
 
 
 def numbers_per_row(

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from weft.data.categories import Category
 from weft.data.clock import UNIT_SECONDS, Clock
 from weft.data.observations import Observations
 from weft.estimator.components import (
@@ -28,7 +29,7 @@ from weft.estimator.defaults import (
 )
 from weft.estimator.placement import choose_pseudo_points
 from weft.estimator.seasonality import PERIODS, frozen_names, period_of, seasonal_component
-from weft.kernels import Columns, Constant, Linear, Separable, SumSeparable
+from weft.kernels import Categories, Columns, Constant, Linear, Matern32, Separable, SumSeparable
 from weft.likelihoods import Likelihood
 from weft.model import ConstantMean, Model
 from weft.training.parameters import Prior
@@ -39,6 +40,10 @@ __all__ = ["COVARIATES", "Start", "build_start", "improve_start"]
 COVARIATES = "covariates"
 # Prior variance of a slope, per deviation of the covariate and of the target.
 SLOPE_VARIANCE = 10.0
+# Of the variance of f: where the spread of a category's levels starts.
+LEVELS_SHARE = 0.1
+# And that of a slope, per deviation of its covariate, over space.
+SLOPES_SHARE = 0.1
 
 
 class Start(NamedTuple):
@@ -59,6 +64,8 @@ def build_start(
     *,
     num_space: int,
     alike: Sequence[int],
+    categories: Sequence[Category],
+    slopes: Mapping[str, int],
     clock: Clock,
     kernel: Any,
     components: Any,
@@ -68,7 +75,11 @@ def build_start(
     pseudo_points: Any,
     seed: int,
 ) -> Start:
-    """`alike` are the columns of space that are directions of one map."""
+    """From settings to a model scaled to `data`.
+
+    `alike` are the columns of space that are directions of one map; `categories` have the last columns of places;
+    `slopes` are the columns of covariates whose slopes vary in space, by name.
+    """
     f = field_scale(likelihood, data)
     shares = variance_shares(data, f, num_space)
     scales = scales_of(data, num_space, alike)
@@ -87,12 +98,25 @@ def build_start(
     parts, frozen = seasonal_parts(seasons, data, num_space, clock, first=len(own))
     own += [component for _, component in parts]
     names += [name for name, _ in parts]
-    if data.places.shape[1] > num_space:
+    num_numbers = data.places.shape[1] - len(categories)
+    if num_numbers > num_space:
         # Slopes with a wide prior, integrated out: nothing of it is learned.
         frozen.append(f"kernel.components[{len(own)}]")
-        columns = range(num_space, data.places.shape[1])
+        columns = range(num_space, num_numbers)
         own.append(Separable(space=Columns(Linear(1.0), columns), time=Constant(), variance=SLOPE_VARIANCE))
         names.append(COVARIATES)
+    for name, column in slopes.items():
+        # A field of its own for how far the slope at a place is from the one that all places share.
+        frozen += [f"kernel.components[{len(own)}].space.second", f"kernel.components[{len(own)}].time"]
+        varying = scales.in_space(Matern32, 1.0) * Columns(Linear(1.0), (column,))
+        own.append(Separable(space=varying, time=Constant(), variance=SLOPES_SHARE * sum(shares)))
+        names.append(f"slope of {name}")
+    for column, category in enumerate(categories, num_numbers):
+        # How far levels differ is learned from all of them, so that those with few rows stay near the others.
+        frozen += [f"kernel.components[{len(own)}].space", f"kernel.components[{len(own)}].time"]
+        levels = Columns(Categories(category.num_levels), (column,))
+        own.append(Separable(space=levels, time=Constant(), variance=LEVELS_SHARE * sum(shares)))
+        names.append(category.component)
     first = start_likelihood(likelihood, likelihood_setting, shares)
     # A standardised target has mean zero; a log rate or a logit has not.
     mean = None if is_standardised(likelihood) else ConstantMean(variance_of_mean(f, shares))

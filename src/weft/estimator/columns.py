@@ -8,24 +8,34 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
+from weft.data.categories import Labels, is_category, labels_of
 from weft.data.clock import Times, times_of
+from weft.data.observations import ROW_EXTRAS
 from weft.data.tables import Table, as_table, numbers
 
 __all__ = ["Measurements", "Roles", "make_roles", "read_measurements", "roles_among"]
 
-EXTRAS = ("noise_variance", "exposure", "trials")
+# What a covariate's slope may be: one, or one that varies in space.
+LINEAR, LOCAL = "linear", "local"
+EXTRAS = tuple(ROW_EXTRAS)
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Roles:
-    """Columns by what they are for; `extras` maps noise_variance, exposure and trials to theirs, where there is one."""
+    """Columns by what they are for; `extras` maps noise_variance, exposure and trials to theirs, where there is one.
+
+    `categories` are those covariates that say of which kind a row is, as far as a table has told (`seen_in`); `local` those
+    whose slopes vary in space.
+    """
 
     time: str
     space: tuple[str, ...]
     target: str
     covariates: tuple[str, ...]
     extras: dict[str, str]
+    categories: tuple[str, ...] = ()
+    local: tuple[str, ...] = ()
 
     @property
     def coordinates(self) -> tuple[str, ...]:
@@ -41,10 +51,21 @@ class Roles:
         """`data` as a table with the columns needed; those of extras must be there where the target must."""
         return as_table(data, self.columns if with_target else self.coordinates)
 
+    def seen_in(self, table: Table) -> "Roles":
+        """The same, with the covariates that are categories by what the table holds."""
+        found = tuple(name for name in self.covariates if is_category(table.column(name), name))
+        for name in found:
+            if name in self.local:
+                raise TypeError(
+                    f"covariate {name!r} holds kinds, which have no slope to vary in space; leave out 'local'"
+                )
+        return dataclasses.replace(self, categories=found)
+
 
 def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), **extras: Any) -> Roles:
     """Checked roles; one column's name may stand for a tuple of one, and None for none."""
-    chosen = {"space": _several(space), "covariates": _several(covariates)}
+    names, local = read_covariates(covariates)
+    chosen = {"space": _several(space), "covariates": names}
     given = {name: column for name, column in extras.items() if column is not None}
     single = {"time": time, "target": target, **given}
     for option, column in [
@@ -61,7 +82,22 @@ def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), **extra
         raise ValueError(
             f"column {repeated[0]!r} is named twice among time, space, covariates and target; name it once"
         )
-    return Roles(time, chosen["space"], target, chosen["covariates"], given)
+    return Roles(time, chosen["space"], target, chosen["covariates"], given, local=local)
+
+
+def read_covariates(given: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """Names of covariates, and those of them with slopes that vary in space: {"ndvi": "local"}, or "ndvi:local" where all is text."""
+    if isinstance(given, Mapping):
+        wrong = [kind for kind in given.values() if kind not in (LINEAR, LOCAL)]
+        if wrong:
+            raise ValueError(f"a covariate is {LINEAR!r} or {LOCAL!r}; one of them is {wrong[0]!r}")
+        return tuple(given), tuple(name for name, kind in given.items() if kind == LOCAL)
+    mark = f":{LOCAL}"
+    marked = [
+        (name.removesuffix(mark), name.endswith(mark)) if isinstance(name, str) else (name, False)
+        for name in _several(given)
+    ]
+    return tuple(name for name, _ in marked), tuple(name for name, is_local in marked if is_local)
 
 
 def roles_among(arguments: Mapping[str, Any]) -> Roles:
@@ -79,11 +115,15 @@ def _several(columns: Any) -> tuple[Any, ...]:
 @final
 @dataclasses.dataclass(frozen=True)
 class Measurements:
-    """Columns of a table by role, in its order; `values` is None where the target was not asked for."""
+    """Columns of a table by role, in its order; `values` is None where the target was not asked for.
+
+    `covariates` are those that are numbers, `categories` the levels of the others.
+    """
 
     time: Times
     space: dict[str, Float[np.ndarray, " row"]]
     covariates: dict[str, Float[np.ndarray, " row"]]
+    categories: dict[str, Labels]
     values: Float[np.ndarray, " row"] | None
     extras: dict[str, Float[np.ndarray, " row"]]
 
@@ -96,6 +136,13 @@ class Measurements:
         """Rows without a value."""
         return 0 if self.values is None else int(np.isnan(self.values).sum())
 
+    def usual(self, name: str, rows: Any = slice(None)) -> float | str:
+        """What a covariate is on average over rows, or the level it has most often."""
+        if name in self.covariates:
+            return float(np.mean(self.covariates[name][rows]))
+        levels, counts = np.unique(self.categories[name][rows], return_counts=True)
+        return str(levels[np.argmax(counts)])
+
     def require_value(self, roles: Roles, purpose: str) -> None:
         """Raise unless a row has a value; `purpose` ends the sentence "there is nothing to ..."."""
         if self.num_missing == self.num_rows:
@@ -107,6 +154,7 @@ class Measurements:
             time=self.time.take(rows),
             space={name: column[rows] for name, column in self.space.items()},
             covariates={name: column[rows] for name, column in self.covariates.items()},
+            categories={name: column[rows] for name, column in self.categories.items()},
             values=None if self.values is None else self.values[rows],
             extras={name: column[rows] for name, column in self.extras.items()},
         )
@@ -117,7 +165,10 @@ def read_measurements(table: Table, roles: Roles, *, with_target: bool) -> Measu
     return Measurements(
         time=times_of(table, roles.time),
         space={name: numbers(table.column(name), name) for name in roles.space},
-        covariates={name: numbers(table.column(name), name) for name in roles.covariates},
+        covariates={
+            name: numbers(table.column(name), name) for name in roles.covariates if name not in roles.categories
+        },
+        categories={name: labels_of(table.column(name)) for name in roles.categories},
         values=numbers(table.column(roles.target), roles.target) if with_target else None,
         extras={
             extra: numbers(table.column(column), column)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from weft import likelihoods
-from weft.data.observations import Observations
+from weft.data.observations import ROW_EXTRAS, Observations
 from weft.likelihoods import Gaussian, Likelihood, RowExtras, Support
 
 __all__ = ["Shares", "likelihood_from", "variance_shares"]
@@ -56,7 +56,7 @@ def field_scale(likelihood: Likelihood, data: Observations) -> Float[np.ndarray,
     values = np.asarray(data.values)
     if is_standardised(likelihood):
         return values
-    extra = RowExtras(exposure=data.exposure, trials=data.trials, noise_variance=data.noise_variance)
+    extra = RowExtras(**{name: getattr(data, name) for name in ROW_EXTRAS})
     return np.asarray(likelihood.initial(values, extra)[0])
 
 

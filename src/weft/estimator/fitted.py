@@ -121,27 +121,38 @@ class Fitted:
         return rows_frame(scored, np.arange(rows.num_rows), test)
 
     def effects(self) -> list[dict[str, Any]]:
-        """The slope of each covariate: its component where it is one deviation and all other covariates are zero."""
+        """The slope of each covariate: its component where it is one deviation and all other covariates are zero.
+
+        Of a category, its component at each level.
+        """
         translation, scales = self.translation, self.translation.covariates.scales
-        if not scales:
+        asked: list[tuple[str, str, str | None, int, float, float]] = []
+        asked += [(COVARIATES, name, None, k, 1.0, scale) for k, (name, scale) in enumerate(scales.items())]
+        for k, category in enumerate(translation.categories, len(scales)):
+            asked += [(category.component, category.name, level, k, n, 1.0) for n, level in enumerate(category.levels)]
+        if not asked:
             return []
-        places = np.zeros((len(scales), translation.num_columns))
-        places[np.arange(len(scales)), translation.num_space + np.arange(len(scales))] = 1.0
-        parts = self.posterior.components(np.full(len(scales), self.posterior.times[0]), places)
-        slopes = parts[self.names.index(COVARIATES)]
-        return [
-            {
-                "covariate": name,
-                "slope": float(mean) * translation.target.scale / scale,
-                "sd": float(np.sqrt(max(variance, 0.0))) * translation.target.scale / scale,
-            }
-            for (name, scale), mean, variance in zip(scales.items(), slopes.mean, slopes.variance, strict=True)
-        ]
+        places = np.zeros((len(asked), translation.num_columns))
+        for line, (_, _, _, column, number, _) in enumerate(asked):
+            places[line, translation.num_space + column] = number
+        parts = self.posterior.components(np.full(len(asked), self.posterior.times[0]), places)
+        found = []
+        for line, (component, name, level, _, _, scale) in enumerate(asked):
+            part = parts[self.names.index(component)]
+            unit = translation.target.scale / scale
+            slope, sd = float(part.mean[line]) * unit, float(np.sqrt(max(part.variance[line], 0.0))) * unit
+            found.append({"covariate": name, "level": level, "slope": slope, "sd": sd})
+        return found
+
+    @property
+    def effect_names(self) -> tuple[str, ...]:
+        """Names of the components that are told by their effects: of covariates that are numbers, and of each category."""
+        return (COVARIATES, *(category.component for category in self.translation.categories))
 
     def components(self) -> list[dict[str, Any]]:
         """What each component of the kernel is like, in units people use; covariates are told by their slopes."""
         described = describe_components(self.model, self.names, self.translation, self.posterior.basis_places)
-        found = [part for part in described if part["name"] != COVARIATES]
+        found = [part for part in described if part["name"] not in self.effect_names]
         own = [habit for habit in self.posterior.habits() if habit.component is not None]
         scale = self.translation.target.scale
         return found + [

@@ -63,13 +63,14 @@ def stations(fitted: Fitted) -> Float[np.ndarray, "place dim"]:
     return places
 
 
-def station_columns(fitted: Fitted, places: Float[np.ndarray, "place dim"]) -> dict[str, Float[np.ndarray, " place"]]:
+def station_columns(fitted: Fitted, places: Float[np.ndarray, "place dim"]) -> dict[str, np.ndarray]:
     """Columns of space and covariates of places that the posterior has, for people to read."""
     translation = fitted.translation
     columns = translation.scaling.inverse(places[:, : translation.num_space])
-    columns |= translation.covariates.inverse(places[:, translation.num_space :])
+    columns |= translation.covariates.inverse(places[:, translation.num_space : translation.num_numbers])
     # The way to kilometres and back costs the last digits; a billionth of a degree is a tenth of a millimetre.
-    return {name: np.round(column, 9) for name, column in columns.items()}
+    rounded = {name: np.round(column, 9) for name, column in columns.items()}
+    return rounded | translation.levels(places)
 
 
 def rows_ahead(fitted: Fitted, at: Any, times: Float[np.ndarray, " time"]) -> Any:

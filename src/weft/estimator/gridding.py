@@ -45,7 +45,7 @@ def make_grid(fitted: Fitted, step: Any, times: Any, terrain: Any, *, land_only:
     if land_only:
         grid = _on_land(grid, next(iter(heights)), order)
     for name in heights:
-        missing = int(np.isnan(grid[name].to_numpy()).sum())
+        missing = int(grid[name].isnull().sum())
         if missing:
             raise ValueError(
                 f"terrain has no {name!r} at {missing:,} of {grid[name].size:,} points; fill it in, or leave points "
@@ -171,7 +171,14 @@ def _needed_from_terrain(
         # The grid ends at most a step outside the places; there, terrain goes on as at its edge.
         asked[name] = np.clip(turned, known.min(), known.max())
     across, *up = axes
-    return {name: dataset[name].interp(asked).transpose(*up, across).to_numpy().astype(np.float64) for name in needed}
+    found = {}
+    for name in needed:
+        if name in fitted.roles.categories:
+            # Between two kinds there is nothing: the nearer one.
+            found[name] = dataset[name].sel(asked, method="nearest").transpose(*up, across).to_numpy()
+        else:
+            found[name] = dataset[name].interp(asked).transpose(*up, across).to_numpy().astype(np.float64)
+    return found
 
 
 def _terrain_dataset(terrain: Any, columns: tuple[str, ...]) -> "xr.Dataset":

@@ -79,6 +79,7 @@ def translation_for(settings: Options, roles: Roles, rows: Measurements) -> Tran
         standardise=is_standardised(likelihood),
         time_step=settings.time_step,
         time_format=settings.time_format,
+        local=roles.local,
     )
 
 
@@ -119,6 +120,8 @@ def start_for(settings: Options, translation: Translation, data: Observations) -
         data,
         num_space=translation.num_space,
         alike=translation.scaling.alike,
+        categories=translation.categories,
+        slopes=translation.slopes,
         clock=translation.clock,
         kernel=settings.kernel,
         components=settings.components,

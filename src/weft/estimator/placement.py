@@ -10,7 +10,7 @@ from weft.arrays import require_whole
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
 from weft.estimator.budget import PASS_WORK, work_of
-from weft.kernels import SumSeparable
+from weft.kernels import Product, SumSeparable
 from weft.pseudo_points import place
 from weft.state_space.basis import FeatureMap, num_weights
 
@@ -32,8 +32,8 @@ def choose_pseudo_points(
 
     `setting` is None (exact), a count (k-means), "auto" (exact up to 150 distinct places, else up to 100 for each
     component of `kernel`, placed greedily; fewer where the series is so long that a pass would take minutes), or a
-    matrix or a feature map in the coordinates of space. Columns of covariates do not matter: no kernel that needs
-    pseudo-points looks at them.
+    matrix or a feature map in the coordinates of space. Columns of covariates do not matter but to slopes that vary in space,
+    whose pseudo-points are where the covariate is 1.
     """
     if isinstance(setting, FeatureMap):
         return setting
@@ -50,7 +50,8 @@ def choose_pseudo_points(
         # With covariates a place is there many times over, and each time would be a pseudo-point of its own.
         return None if num_covariates == 0 else padded(distinct, num_covariates)
     if is_auto:
-        return place(data, most, method="greedy", kernel=kernel, seed=seed)
+        has_slopes = any(isinstance(component.space, Product) for component in kernel.components)
+        return place(_at_one(data, num_space) if has_slopes else data, most, method="greedy", kernel=kernel, seed=seed)
     if not isinstance(setting, int | np.integer):
         return padded(np.asarray(place(space, setting)), num_covariates)
     # Kilometres and deviations differ in size; each column counts alike.
@@ -77,5 +78,12 @@ def most_points(data: Observations, num_distinct: int, kernel: SumSeparable) -> 
 
 
 def padded(points: Float[np.ndarray, "pseudo space"], num_covariates: int) -> Float[np.ndarray, "pseudo dim"]:
-    """Points with columns of zeros for the covariates."""
-    return np.pad(points, ((0, 0), (0, num_covariates)))
+    """Points with columns of ones for the covariates: of slopes that vary in space they say what they are per unit."""
+    return np.pad(points, ((0, 0), (0, num_covariates)), constant_values=1.0)
+
+
+def _at_one(data: Observations, num_space: int) -> Observations:
+    """The same rows, every covariate 1."""
+    places = np.array(data.row_places)
+    places[:, num_space:] = 1.0
+    return Observations(data.row_times, places, np.asarray(data.values))

@@ -2,13 +2,14 @@
 """Fitted estimators as plain data, and back: their arguments, units and posterior in one archive."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from weft.data.clock import Binning
 from weft.data.schema import require_finite
-from weft.estimator.columns import Roles
+from weft.estimator.columns import LINEAR, Roles
 from weft.estimator.fitted import Fitted
 from weft.estimator.translation import Translation
 from weft.inference.plain import from_plain, to_plain
@@ -63,6 +64,8 @@ def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Sto
                 str(roles["target"]),
                 tuple(roles["covariates"]),
                 dict(roles["extras"]),
+                tuple(roles.get("categories", ())),
+                tuple(roles.get("local", ())),
             ),
             translation=Translation.from_json(plain["translation"]),
             names=tuple(plain["names"]),
@@ -88,12 +91,14 @@ def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Sto
 def _check_fitted(fitted: Fitted) -> None:
     """Raise unless the parts of an estimator are of one table and one model."""
     roles, translation = fitted.roles, fitted.translation
-    said = (roles.time, roles.target, tuple(roles.space), tuple(roles.covariates))
+    numbers = tuple(name for name in roles.covariates if name not in roles.categories)
+    said = (roles.time, roles.target, tuple(roles.space), numbers, tuple(roles.categories))
     learned = (
         translation.time_name,
         translation.target_name,
         tuple(translation.scaling.columns),
         tuple(translation.covariates.columns),
+        tuple(category.name for category in translation.categories),
     )
     if said != learned:
         raise ValueError(f"its units are of the columns {learned}, and its columns are {said}")
@@ -116,6 +121,9 @@ def _plain_posterior(plain: dict[str, Any]) -> dict[str, Any]:
 
 def _as_tuples(value: Any) -> Any:
     """Lists as tuples, NumPy's numbers as Python's: what an argument may be without meaning anything else."""
+    if isinstance(value, Mapping):
+        # Covariates with slopes that vary in space, as text writes them.
+        return tuple(name if kind == LINEAR else f"{name}:{kind}" for name, kind in value.items())
     if isinstance(value, list | tuple):
         return tuple(_as_tuples(item) for item in value)
     return value.item() if isinstance(value, np.generic) else value

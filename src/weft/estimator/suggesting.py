@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.data.categories import labels_of
 from weft.data.clock import Times
 from weft.data.tables import as_table, distinct_rows, numbers
 from weft.estimator.columns import Measurements
@@ -32,7 +33,10 @@ def suggest(fitted: Fitted, at: Any, num: int, time: Any) -> "pd.DataFrame":
     roles, clock, translation = fitted.roles, fitted.translation.clock, fitted.translation
     wanted = (*roles.space, *roles.covariates)
     table = as_table(at, wanted)
-    columns = {name: numbers(table.column(name), name) for name in wanted}
+    columns = {
+        name: labels_of(table.column(name)) if name in roles.categories else numbers(table.column(name), name)
+        for name in wanted
+    }
     kept = np.sort(distinct_rows(list(columns.values()))[0])
     columns = {name: column[kept] for name, column in columns.items()}
     if len(kept) > _MOST_PLACES:
@@ -44,7 +48,8 @@ def suggest(fitted: Fitted, at: Any, num: int, time: Any) -> "pd.DataFrame":
     rows = Measurements(
         time=Times(clock.restore(times)),
         space={name: columns[name] for name in roles.space},
-        covariates={name: columns[name] for name in roles.covariates},
+        covariates={name: columns[name] for name in roles.covariates if name not in roles.categories},
+        categories={name: columns[name] for name in roles.categories},
         values=None,
         extras={},
     )

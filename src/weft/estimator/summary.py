@@ -13,7 +13,7 @@ from weft.kernels import Kernel, Periodic, Separable
 from weft.likelihoods import Gaussian
 from weft.model import Model
 
-__all__ = ["describe_components", "describe_noise", "short_number", "summary_text"]
+__all__ = ["describe_components", "describe_noise", "effect_words", "short_number", "summary_text"]
 
 
 def describe_components(
@@ -57,11 +57,17 @@ def summary_text(
         lines.append(f"  {part['name']:<{width}}  {'; '.join(word for word in words if word)}")
     if noise is not None:
         lines.append(f"  {'noise':<{width}}  sd {short_number(noise)}{of}")
-    lines += [
-        f"  effect of {effect['covariate']}: {effect['slope']:.4g} +- {effect['sd']:.2g}{of} per unit"
-        for effect in effects
-    ]
+    for effect in effects:
+        what, per = effect_words(effect)
+        lines.append(f"  effect of {what}: {effect['slope']:.4g} +- {effect['sd']:.2g}{of}{per}")
     return "\n".join(lines)
+
+
+def effect_words(effect: dict[str, Any]) -> tuple[str, str]:
+    """What has the effect, and per what it is."""
+    if effect["level"] is None:
+        return effect["covariate"], " per unit"
+    return f"{effect['covariate']} {effect['level']}", ""
 
 
 def short_number(value: float) -> str:

@@ -7,8 +7,9 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
+from weft.data.categories import Category, Labels, learn_category
 from weft.data.clock import Clock, learn_clock
-from weft.data.observations import Observations
+from weft.data.observations import ROW_EXTRAS, Observations
 from weft.data.scaling import Scaling, TargetScaling, centre_and_scale, learn_scaling, learn_target
 from weft.data.tables import distinct_rows
 from weft.estimator.columns import Measurements
@@ -20,7 +21,11 @@ __all__ = ["Translation", "learn_translation"]
 @final
 @dataclasses.dataclass(frozen=True)
 class Translation:
-    """Times in a unit people use, places in kilometres and deviations followed by covariates, a standardised target."""
+    """Times in a unit people use, places in kilometres and deviations followed by covariates, a standardised target.
+
+    Covariates that are numbers come first, then the numbers of levels of those that are categories; slopes of those in `local`
+    vary in space.
+    """
 
     clock: Clock
     scaling: Scaling
@@ -28,6 +33,8 @@ class Translation:
     target: TargetScaling
     time_name: str
     target_name: str
+    categories: tuple[Category, ...] = ()
+    local: tuple[str, ...] = ()
 
     @property
     def num_space(self) -> int:
@@ -35,31 +42,55 @@ class Translation:
         return len(self.scaling.dimensions)
 
     @property
-    def num_columns(self) -> int:
+    def num_numbers(self) -> int:
+        """How many columns of a place come before those of categories."""
         return self.num_space + len(self.covariates.columns)
+
+    @property
+    def num_columns(self) -> int:
+        return self.num_numbers + len(self.categories)
 
     def times(self, rows: Measurements) -> Float[np.ndarray, " row"]:
         return self.clock.numbers(rows.time, self.time_name)
 
     def places(self, rows: Measurements) -> Float[np.ndarray, "row dim"]:
-        space = self.scaling.forward(rows.space)
-        if not self.covariates.columns:
-            return space
-        return np.concatenate([space, self.covariates.forward(rows.covariates)], axis=1)
+        levels = [category.numbers(rows.categories[category.name])[:, None] for category in self.categories]
+        if not self.covariates.columns and not levels:
+            return self.scaling.forward(rows.space)
+        numbers = [self.covariates.forward(rows.covariates)] if self.covariates.columns else []
+        return np.concatenate([self.scaling.forward(rows.space), *numbers, *levels], axis=1)
+
+    @property
+    def slopes(self) -> dict[str, int]:
+        """Columns of places that are covariates whose slopes vary in space, by name."""
+        return {name: self.num_space + self.covariates.columns.index(name) for name in self.local}
+
+    def levels(self, places: Float[np.ndarray, "row dim"]) -> dict[str, Labels]:
+        """The categories of places, by column."""
+        first = self.num_numbers
+        return {each.name: each.labels(places[:, first + k]) for k, each in enumerate(self.categories)}
 
     def values(self, rows: Measurements) -> Float[np.ndarray, " row"]:
         assert rows.values is not None
         return self.target.forward(rows.values, self.target_name)
 
     def extras(self, rows: Measurements) -> dict[str, Float[np.ndarray, " row"]]:
-        """Extras as a model takes them: noise variances are of the transformed target, so they are scaled with it."""
+        """Extras as a model takes them: noise variances are of the transformed target, so they are scaled with it.
+
+        Limits are values of the target.
+        """
         scaled = dict(rows.extras)
         if "noise_variance" in scaled:
             scaled["noise_variance"] = scaled["noise_variance"] / self.target.scale**2
+        for name in {"lower", "upper"} & scaled.keys():
+            scaled[name] = self.target.forward(scaled[name], name)
         return scaled
 
     def row_extras(self, rows: Measurements) -> RowExtras:
-        return RowExtras(**self.extras(rows))
+        extras = self.extras(rows)
+        for name in {"lower", "upper"} & extras.keys():
+            extras[name] = np.where(np.isnan(extras[name]), ROW_EXTRAS[name], extras[name])
+        return RowExtras(**extras)
 
     def observations(self, rows: Measurements) -> Observations:
         return Observations(self.times(rows), self.places(rows), self.values(rows), **self.extras(rows))
@@ -72,6 +103,8 @@ class Translation:
             "target": self.target.to_json(),
             "time_name": self.time_name,
             "target_name": self.target_name,
+            "categories": [category.to_json() for category in self.categories],
+            "local": list(self.local),
         }
 
     @classmethod
@@ -83,6 +116,9 @@ class Translation:
             target=TargetScaling.from_json(record["target"]),
             time_name=str(record["time_name"]),
             target_name=str(record["target_name"]),
+            # Version 0.1 knew none.
+            categories=tuple(Category.from_json(each) for each in record.get("categories", ())),
+            local=tuple(record.get("local", ())),
         )
 
 
@@ -95,6 +131,7 @@ def learn_translation(
     standardise: bool,
     time_step: str | float | int | None,
     time_format: str | None = None,
+    local: tuple[str, ...] = (),
 ) -> Translation:
     """The translation of these rows; rows nothing can be learned from are refused in a sentence."""
     if rows.num_rows == 0:
@@ -113,7 +150,9 @@ def learn_translation(
             f"all rows with a value are at one time ({clock.restore(times[:1]).iloc[0]}) and one place, so nothing can be "
             "learned about either; give rows at two times or places or more"
         )
-    return Translation(clock, scaling, _learn_covariates(rows.covariates), target, time_name, target_name)
+    categories = tuple(learn_category(labels[present], name) for name, labels in rows.categories.items())
+    covariates = _learn_covariates(rows.covariates)
+    return Translation(clock, scaling, covariates, target, time_name, target_name, categories, local)
 
 
 def _learn_covariates(columns: dict[str, Float[np.ndarray, " row"]]) -> Scaling:

@@ -28,11 +28,13 @@ def rows_at(fitted: Fitted, place: Mapping[str, Any], times: Any) -> "pd.DataFra
     if unknown:
         raise ValueError(f"a point needs {', '.join(wanted)}, and knows no {unknown[0]!r}")
     when = fitted.posterior.times if times is None else read_times(clock, times, roles.time)
-    numbers = {}
+    known: dict[str, Any] = {name: place[name] for name in roles.categories}
     for name in wanted:
+        if name in known:
+            continue
         try:
-            numbers[name] = float(place[name])
+            known[name] = float(place[name])
         except (TypeError, ValueError):
             raise ValueError(f"{name} of a point must be a number; it is {place[name]!r}") from None
-    columns = {name: np.full(len(when), number) for name, number in numbers.items()}
+    columns = {name: np.full(len(when), number) for name, number in known.items()}
     return pd.DataFrame({roles.time: clock.restore(when), **columns})

@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 
 from weft.arrays import AnyArray
 from weft.data.layout import Layout
-from weft.data.observations import Observations
+from weft.data.observations import ROW_EXTRAS, Observations
 from weft.inference.queries import spread
 from weft.state_space.chain import Rows
 
@@ -82,7 +82,5 @@ def concatenate_observations(batches: tuple[Observations, ...]) -> Observations:
         np.concatenate([*(batch.row_times for batch in batches), *bare]),
         np.concatenate([places, np.repeat(places[:1], count, axis=0)]),
         np.concatenate([*(np.asarray(batch.values) for batch in batches), np.full(count, np.nan)]),
-        noise_variance=per_row("noise_variance", 0.0),
-        exposure=per_row("exposure", 1.0),
-        trials=per_row("trials", 1.0),
+        **{name: per_row(name, default) for name, default in ROW_EXTRAS.items()},
     )

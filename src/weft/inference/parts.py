@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from weft.arrays import AnyArray
 from weft.data.layout import Layout
-from weft.data.observations import Observations
+from weft.data.observations import ROW_EXTRAS, Observations
 from weft.data.schema import Numbers, Schema, check_arrays, require_finite
 from weft.engines.base import Engine
 from weft.engines.choose import check_engine_name, engine_name
@@ -23,7 +23,7 @@ from weft.inference.prior import sizes_at
 from weft.model import Model
 from weft.state_space.chain import Rows
 
-ROW_COLUMNS = ("values", "noise_variance", "exposure", "trials")
+ROW_COLUMNS = ("values", *ROW_EXTRAS)
 SCHEMA: Schema = {
     "times": Numbers(("time",), increasing=True),
     "offsets": Numbers(("time + 1",), whole=True, least=0.0, sorted=True),
@@ -45,6 +45,8 @@ ROWS_SCHEMA: Schema = {
     "noise_variance": Numbers(("row",), least=0.0, optional=True),
     "exposure": Numbers(("row",), least=0.0, optional=True),
     "trials": Numbers(("row",), least=0.0, optional=True),
+    "lower": Numbers(("row",), optional=True, endless=True),
+    "upper": Numbers(("row",), optional=True, endless=True),
 }
 
 
@@ -140,7 +142,9 @@ def from_plain_parts(plain: dict[str, Any], arrays: list[np.ndarray]) -> Parts:
 
 def rows_from_plain(plain: dict[str, Any], arrays: list[np.ndarray]) -> Observations:
     """The rows that `plain_rows` was given."""
-    part = check_arrays(ROWS_SCHEMA, {name: from_plain(item, arrays) for name, item in plain.items()}, {})
+    # Version 0.1 knew no limits.
+    written = {name: {"value": None} for name in ROW_EXTRAS} | plain
+    part = check_arrays(ROWS_SCHEMA, {name: from_plain(item, arrays) for name, item in written.items()}, {})
     empty = part["empty_times"]
 
     def padded(name: str, filler: float) -> Any:
@@ -150,7 +154,5 @@ def rows_from_plain(plain: dict[str, Any], arrays: list[np.ndarray]) -> Observat
         np.concatenate([part["times"], empty]),
         np.concatenate([part["places"], np.repeat(part["places"][:1], len(empty), axis=0)]),
         padded("values", np.nan),
-        noise_variance=padded("noise_variance", 1.0),
-        exposure=padded("exposure", 1.0),
-        trials=padded("trials", 1.0),
+        **{name: padded(name, filler) for name, filler in ROW_EXTRAS.items()},
     )

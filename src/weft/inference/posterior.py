@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 
 from weft.arrays import AnyArray, ArrayLike
 from weft.data.archive import write_archive
-from weft.data.observations import Observations, numbers_per_row
+from weft.data.observations import Observations, limits_per_row, numbers_per_row
 from weft.data.scaling import TargetScaling
 from weft.inference.prediction import IDENTITY, Emission, Marginals, Prediction
 from weft.likelihoods import RowExtras
@@ -148,13 +148,20 @@ class Posterior(abc.ABC):
         noise_variance: ArrayLike | None = None,
         exposure: ArrayLike | None = None,
         trials: ArrayLike | None = None,
+        lower: ArrayLike | None = None,
+        upper: ArrayLike | None = None,
     ) -> Prediction:
-        """What would be observed; `noise_variance` (the rows' own), `exposure` and `trials` as in Observations."""
+        """What would be observed; `noise_variance` (the rows' own), `exposure`, `trials` and limits as in Observations.
+
+        Limits matter to the density of a value, which may be one of them; what is predicted lies on either side.
+        """
         count = len(np.asarray(times))
         extra = RowExtras(
             noise_variance=numbers_per_row(noise_variance, "noise_variance", count, allows_zero=True),
             exposure=numbers_per_row(exposure, "exposure", count, allows_zero=False),
             trials=numbers_per_row(trials, "trials", count, allows_zero=False),
+            lower=limits_per_row(lower, "lower", count),
+            upper=limits_per_row(upper, "upper", count),
         )
         check_extras(self.model.likelihood, np.zeros(count), extra, None)
         return self.prediction(times, places, extra)

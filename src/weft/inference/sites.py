@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, is_concrete
-from weft.data.observations import Observations
+from weft.data.observations import ROW_EXTRAS, Observations
 from weft.inference.prior import signal_variances
 from weft.likelihoods import Gaussian, RowExtras
 from weft.model import Model
@@ -55,7 +55,7 @@ def check_noise(likelihood: Gaussian, data: Observations, floor: Float[Array, " 
         return
     noise = np.asarray(likelihood.noise_variance(data.noise_variance))
     smallest = np.min(noise)
-    if smallest == 0 or data.exposure is not None or data.trials is not None:
+    if smallest == 0 or any(getattr(data, name) is not None for name in ROW_EXTRAS if name not in likelihood.uses):
         likelihood.check(data.values, extras_of(data), data.row)
     raised = noise < np.asarray(floor)
     if np.any(raised):
@@ -98,7 +98,7 @@ def rows_of(data: Observations, sites: Sites) -> Rows:
 
 
 def extras_of(data: Observations) -> RowExtras:
-    return RowExtras(exposure=data.exposure, trials=data.trials, noise_variance=data.noise_variance)
+    return RowExtras(**{name: getattr(data, name) for name in ROW_EXTRAS})
 
 
 def check_problem(model: object, data: object) -> None:

@@ -4,6 +4,7 @@
 Habits are found by turns with the field, and taken as independent of it once found.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, final
 
@@ -159,7 +160,7 @@ class PosteriorWithHabits(Posterior):
         found = [variance for variance in own if variance is not None]
         if found:
             given = np.zeros(len(times)) if extra.noise_variance is None else np.asarray(extra.noise_variance)
-            extra = RowExtras(extra.exposure, extra.trials, np.sum([given, *found], axis=0))
+            extra = dataclasses.replace(extra, noise_variance=np.sum([given, *found], axis=0))
         emission = self._field.emission(asked, places, extra)
         for habit in self._habits:
             emission = habit.emitted(emission, times, places)

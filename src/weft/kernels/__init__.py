@@ -2,6 +2,7 @@
 """Covariances of space, of time, and of both."""
 
 from weft.kernels.base import Kernel, Product, Scaled, StateSpace, Sum
+from weft.kernels.categories import Categories, Loadings
 from weft.kernels.columns import Columns
 from weft.kernels.separable import Separable, SumSeparable
 from weft.kernels.space import Graph, OnSphere
@@ -20,12 +21,14 @@ from weft.kernels.trends import Linear, Wiener
 
 __all__ = [
     "EQ",
+    "Categories",
     "Columns",
     "Constant",
     "Cosine",
     "Graph",
     "Kernel",
     "Linear",
+    "Loadings",
     "Matern12",
     "Matern32",
     "Matern52",

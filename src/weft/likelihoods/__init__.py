@@ -12,8 +12,10 @@ from weft.likelihoods.laplace import Laplace
 from weft.likelihoods.log_normal import LogNormal
 from weft.likelihoods.negative_binomial import NegativeBinomial
 from weft.likelihoods.poisson import Poisson
+from weft.likelihoods.rain import Rain
 from weft.likelihoods.rows import NO_EXTRAS, RowExtras, Support
 from weft.likelihoods.student_t import StudentT
+from weft.likelihoods.tobit import Tobit
 from weft.likelihoods.zero_inflated_poisson import ZeroInflatedPoisson
 
 __all__ = [
@@ -29,8 +31,10 @@ __all__ = [
     "LogNormal",
     "NegativeBinomial",
     "Poisson",
+    "Rain",
     "RowExtras",
     "StudentT",
     "Support",
+    "Tobit",
     "ZeroInflatedPoisson",
 ]

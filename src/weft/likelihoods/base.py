@@ -37,7 +37,7 @@ class Likelihood(Parametrised):
     # None where the class does not say; then observations cannot be predicted from the density alone.
     support: ClassVar[Support | None] = None
     # Which extras mean something; others are refused rather than ignored.
-    uses: ClassVar[tuple[str, ...]] = ("exposure", "trials", "noise_variance")
+    uses: ClassVar[tuple[str, ...]] = ("exposure", "trials", "noise_variance", "lower", "upper")
 
     @abc.abstractmethod
     def log_density(self, values: PerRow, f: PerRow, extra: RowExtras = NO_EXTRAS) -> PerRow:
@@ -112,11 +112,13 @@ def check_support(likelihood: Likelihood, values: PerRow, rows: AnyArray | None)
 
 def check_extras(likelihood: Likelihood, values: PerRow, extra: RowExtras, rows: AnyArray | None) -> None:
     present = ~np.isnan(np.asarray(values))
-    idle = {"exposure": 1.0, "trials": 1.0, "noise_variance": 0.0}
+    idle = {"exposure": 1.0, "trials": 1.0, "noise_variance": 0.0, "lower": -np.inf, "upper": np.inf}
     wanted = {
         "exposure": "exposure must be finite and positive",
         "trials": "trials must be whole numbers, one or more",
         "noise_variance": "noise_variance must be finite and zero or positive",
+        "lower": "lower must be a number, or minus infinity where there is no limit",
+        "upper": "upper must be a number, or infinity where there is no limit",
     }
     for name, nothing in idle.items():
         given = getattr(extra, name)
@@ -129,11 +131,13 @@ def check_extras(likelihood: Likelihood, values: PerRow, extra: RowExtras, rows:
                 "likelihood that does"
             )
         valid = {
-            "exposure": given > 0,
-            "trials": (given >= 1) & (given == np.floor(given)),
-            "noise_variance": given >= 0,
+            "exposure": (given > 0) & np.isfinite(given),
+            "trials": (given >= 1) & (given == np.floor(given)) & np.isfinite(given),
+            "noise_variance": (given >= 0) & np.isfinite(given),
+            "lower": given < np.inf,
+            "upper": given > -np.inf,
         }[name]
-        refuse(likelihood, wanted[name], given, present & ~(valid & np.isfinite(given)), rows)
+        refuse(likelihood, wanted[name], given, present & ~valid, rows)
 
 
 def refuse(

@@ -20,6 +20,7 @@ class Support(enum.Enum):
 
     REAL = "finite"
     POSITIVE = "positive"
+    NON_NEGATIVE = "zero or positive"
     UNIT = "strictly between 0 and 1"
     BINARY = "0 or 1"
     COUNTS = "whole numbers, zero or more"
@@ -28,6 +29,7 @@ class Support(enum.Enum):
         inside = {
             Support.REAL: values == values,
             Support.POSITIVE: values > 0,
+            Support.NON_NEGATIVE: values >= 0,
             Support.UNIT: (values > 0) & (values < 1),
             Support.BINARY: (values == 0) | (values == 1),
             Support.COUNTS: (values >= 0) & (values == np.floor(values)),
@@ -36,11 +38,13 @@ class Support(enum.Enum):
 
 
 class RowExtras(eqx.Module):
-    """What a row may bring besides its value: None stands for an exposure of 1, one trial, and no noise of its own."""
+    """What a row may bring besides its value: None stands for an exposure of 1, one trial, no noise of its own and no limits."""
 
     exposure: PerRow | None = None
     trials: PerRow | None = None
     noise_variance: PerRow | None = None
+    lower: PerRow | None = None
+    upper: PerRow | None = None
 
     def exposure_of(self, like: Float[AnyArray, "..."]) -> Float[AnyArray, "..."]:
         """Each row's exposure, shaped as `like`, whose last axis is the rows."""

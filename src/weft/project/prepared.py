@@ -39,8 +39,9 @@ class Prepared(NamedTuple):
 def prepare(arguments: Mapping[str, Any], table: Any) -> Prepared:
     """Rows read and units learned as `SpaceTimeGP(**arguments).fit` does; what cannot be fitted raises as there."""
     options = options_among(arguments)
-    roles = roles_among(vars(options))
-    seen = roles.table(table, with_target=True)
+    named = roles_among(vars(options))
+    seen = named.table(table, with_target=True)
+    roles = named.seen_in(seen)
     rows = read_measurements(seen, roles, with_target=True)
     return Prepared(options, roles, seen, rows, translation_for(options, roles, rows))
 

@@ -38,8 +38,7 @@ def start(table: str | os.PathLike[str], output: str | os.PathLike[str], *, repl
     assert guesses is not None
     reasons = {role: (found.reasons | found.unknown)[role] for role in ROLES} | found.reasons
     notes = () if found.counts is None else (found.counts.words, *found.counts.notes)
-    if guesses.others:
-        notes = (*notes, f"further columns of numbers that could be covariates: {', '.join(guesses.others)}")
+    notes = (*notes, *found.offers.notes(found.settings.options.get("target", "")))
     if found.objection is not None:
         notes = (*notes, f"fit and run refuse this table: {found.objection}")
     if guesses.station is not None:

@@ -9,6 +9,7 @@ from typing import Any, final
 from weft.data.copies import Copies, find_copies
 from weft.data.files import read_table
 from weft.data.inspect import ColumnGuesses, Counts, count_table, guess_columns
+from weft.data.offers import Offers, offer_covariates
 from weft.data.tables import Table, as_table
 from weft.estimator.columns import roles_among
 from weft.estimator.learning import options_among
@@ -35,7 +36,7 @@ class Survey:
     are there `counts` of rows, places, times and gaps and `copies`, rows that repeat another in every column;
     `objection` says why `fit` and `run` of the command line refuse the table, if they do. `settings.options` are
     arguments of `SpaceTimeGP`, and `estimator()` is the one that `weft fit TABLE` fits. `guesses` say what each column
-    seems to be; there are none where every column was named.
+    seems to be; there are none where every column was named. `offers` are columns that could be covariates, and those that must not be.
     """
 
     table: Table
@@ -46,6 +47,7 @@ class Survey:
     copies: Copies | None = None
     objection: str | None = None
     guesses: ColumnGuesses | None = None
+    offers: Offers = dataclasses.field(default_factory=Offers)
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -60,7 +62,8 @@ class Survey:
     def notes(self) -> tuple[str, ...]:
         """What is odd about the rows."""
         refused = () if self.objection is None else (f"fit and run refuse this table: {self.objection}",)
-        return (*(() if self.counts is None else self.counts.notes), *refused)
+        copies = Offers(copies=self.offers.copies).notes(self.settings.options.get("target", ""))
+        return (*(() if self.counts is None else self.counts.notes), *copies, *refused)
 
     def require_columns(self) -> Counts:
         """The counts; ValueError says which column is not known where there are none."""
@@ -193,7 +196,10 @@ def surveyed(settings: Settings, data: Any, *, advised: bool) -> Survey:
     objection = None
     if not settings.keep_duplicates:
         objection = objection_to(copies, table, roles, settings.report.station)
-    return Survey(table, settings, reasons, {}, counts, copies, objection, guesses)
+    further = () if guesses is None else (*guesses.others, *guesses.kinds)
+    candidates = dict.fromkeys(name for name in (*roles.covariates, *further) if name in table.names)
+    offers = offer_covariates(table, roles.target, candidates)
+    return Survey(table, settings, reasons, {}, counts, copies, objection, guesses, offers)
 
 
 def _listed(value: Any) -> str:

@@ -228,6 +228,10 @@ def _columns_at(
                 else np.full(len(points), np.nanmean(column))
             )
         columns[name] = np.concatenate(parts)
+    for name in rows.measured.categories:
+        level = str(rows.measured.usual(name))
+        columns[name] = np.full(len(points) * len(frames), level)
+        notes.append(f"The map is for {name} {level}, the most frequent.")
     if rows.varying:
         notes.append(f"Between stations, {_listed(list(rows.varying))} is guessed from those that report at the time.")
     if "exposure" in gp.fitted_.roles.extras or "trials" in gp.fitted_.roles.extras:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from weft.data.scaling import Scaling
 from weft.estimator.building import COVARIATES
 from weft.estimator.fitted import Fitted
-from weft.estimator.summary import describe_noise, short_number
+from weft.estimator.summary import describe_noise, effect_words, short_number
 from weft.kernels import Kernel
 from weft.report.content import Component, Figure, ParameterLine
 from weft.report.figures import correlation_figure
@@ -56,7 +56,7 @@ def describe_parts(gp: "SpaceTimeGP", rows: SeenRows, most: int) -> tuple[Compon
             reach = [part["time"].removeprefix("time "), *_lengths(part["space"])]
             words = "; ".join(word for word in (*reach, part["kernel"]) if word)
         else:
-            words = "linear effects" if name == COVARIATES else "what the model takes for measurement error"
+            words = "effects" if name in fitted.effect_names else "what the model takes for measurement error"
         deviation = float(np.sqrt(variance)) * fitted.translation.target.scale
         found.append(Component(name, variance / total, deviation, _f_units(gp), words))
     return tuple(sorted(found, key=lambda part: (part.name == "noise", -part.share)))
@@ -91,9 +91,8 @@ def describe_parameters(gp: "SpaceTimeGP") -> tuple[ParameterLine, ...]:
         lines.append(ParameterLine("likelihood", "kind", name, "", "likelihood"))
     for effect in fitted.effects():
         value = f"{effect['slope']:.4g} ± {effect['sd']:.2g}"
-        lines.append(
-            ParameterLine(COVARIATES, f"effect of {effect['covariate']}", value, f"{units} per unit".strip(), "")
-        )
+        what, per = effect_words(effect)
+        lines.append(ParameterLine(COVARIATES, f"effect of {what}", value, f"{units}{per}".strip(), ""))
     return tuple(lines)
 
 
@@ -104,7 +103,7 @@ def component_figures(gp: "SpaceTimeGP", rows: SeenRows) -> tuple[Figure, ...]:
     parts = [
         (name, part)
         for name, part in zip(fitted.names, fitted.model.kernel.components, strict=True)
-        if name != COVARIATES
+        if name not in fitted.effect_names
     ]
     span = float(np.ptp(rows.times))
     longest = max(

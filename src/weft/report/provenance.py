@@ -47,7 +47,10 @@ def hash_of_rows(rows: SeenRows) -> str:
     Numbers are little-endian float64, times in the clock's unit.
     """
     present = rows.present
-    columns = [rows.times, *rows.measured.space.values(), *rows.measured.covariates.values(), rows.values]
+    measured = rows.measured
+    columns = [rows.times, *measured.space.values(), *measured.covariates.values(), rows.values]
+    # Levels of categories by their rank among the labels that are there.
+    columns += [np.unique(labels, return_inverse=True)[1] for labels in measured.categories.values()]
     known = [np.asarray(column)[present] for column in columns]
     order = np.lexsort(known[::-1])
     digest = hashlib.sha256()

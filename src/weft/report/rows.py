@@ -46,7 +46,7 @@ class SeenRows:
 
     @property
     def varying(self) -> dict[str, Float[np.ndarray, " row"]]:
-        """Covariates, which a place has anew at each time."""
+        """Covariates that are numbers, which a place has anew at each time."""
         return self.measured.covariates
 
     def counts(self) -> Int[np.ndarray, " place"]:
@@ -85,10 +85,14 @@ def kept_rows(gp: "SpaceTimeGP") -> SeenRows:
     }
     if "noise_variance" in extras:
         extras["noise_variance"] = extras["noise_variance"] * translation.target.scale**2
+    for name in {"lower", "upper"} & extras.keys():
+        # In a table a limit that is none is a gap.
+        extras[name] = translation.target.inverse(np.where(np.isinf(extras[name]), np.nan, extras[name]))
     measured = Measurements(
         time=Times(translation.clock.restore(np.concatenate([batch.row_times for batch in batches]))),
         space=translation.scaling.inverse(places[:, :num_space]),
-        covariates=translation.covariates.inverse(places[:, num_space:]),
+        covariates=translation.covariates.inverse(places[:, num_space : translation.num_numbers]),
+        categories=translation.levels(places),
         values=gp.fitted_.seen_values(),
         extras=extras,
     )

@@ -89,7 +89,8 @@ def columns_at_stations(
 ) -> tuple[Float[np.ndarray, " row"], dict[str, np.ndarray]]:
     """Times and columns of every station at every time, station after station.
 
-    Covariates, exposures and the like are those of the station's own rows, with straight lines between them.
+    Covariates, exposures and the like are those of the station's own rows, with straight lines between them; a category is what it is
+    there most often.
     """
     columns = {name: np.repeat(column[stations], len(times)) for name, column in rows.places.items()}
     extras = {gp.fitted_.roles.extras[extra]: column for extra, column in rows.measured.extras.items()}
@@ -104,6 +105,9 @@ def columns_at_stations(
             )
             parts.append(known)
         columns[name] = np.concatenate(parts)
+    for name in rows.measured.categories:
+        levels = [rows.measured.usual(name, rows.place == place) for place in stations]
+        columns[name] = np.repeat(levels, len(times))
     return np.tile(times, len(stations)), columns
 
 

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 
 from weft.data.atomic import whole_file
-from weft.data.observations import Observations
+from weft.data.observations import ROW_EXTRAS, Observations
 from weft.model import Model
 from weft.training.maximise import Outcome, outcome_in
 from weft.training.parameters import ParameterSpace
@@ -64,7 +64,7 @@ def fingerprint_of(
     for data in blocks:
         layout = data.grouping.layout
         arrays += [data.values, data.times, data.places, layout.offsets, data.grouping.place_of_row]
-        arrays += [array for array in (data.noise_variance, data.exposure, data.trials) if array is not None]
+        arrays += [array for array in (getattr(data, name) for name in ROW_EXTRAS) if array is not None]
     leaves, structure = jax.tree.flatten(model)
     arrays += [leaf for leaf in leaves if eqx.is_array(leaf)]
     arrays += [space.free, space.lower, space.upper, space.scale]

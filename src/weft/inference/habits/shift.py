@@ -18,7 +18,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 from scipy.spatial import cKDTree
 
-from weft.data.observations import Observations
+from weft.data.observations import ROW_EXTRAS, Observations
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
 from weft.inference.habits.base import Habit, Places, Times, Version, place_numbers
@@ -359,7 +359,5 @@ def _moved(data: Observations, by: Float[np.ndarray, " row"]) -> Observations:
         whole(data.row_times + by, float(data.times[0])),
         whole(data.row_places, 0.0),
         whole(data.values, np.nan),
-        whole(data.noise_variance, 0.0),
-        exposure=whole(data.exposure, 1.0),
-        trials=whole(data.trials, 1.0),
+        **{name: whole(getattr(data, name), default) for name, default in ROW_EXTRAS.items()},
     )
