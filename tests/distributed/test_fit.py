@@ -95,7 +95,7 @@ def test_counts_search_their_sites_on_workers_too(client):
     assert there.num_engine_calls == here.num_engine_calls
 
 
-TABLE, ASKED = floats(300), floats(12, seed=6)
+TABLE, ASKED = floats(120), floats(12, seed=6)
 
 
 def fitted(client=None) -> weft.SpaceTimeGP:
@@ -103,7 +103,7 @@ def fitted(client=None) -> weft.SpaceTimeGP:
         time="day",
         space=("x", "y"),
         target="value",
-        regions=3,
+        regions=2,
         components=("slow", "fast"),
         max_iterations=2,
         progress=None,
