@@ -67,7 +67,7 @@ def test_power_outside_its_range_is_refused(power):
 def test_an_unknown_engine_is_refused():
     data = weft.Observations(np.zeros(3), np.zeros((3, 2)), np.ones(3))
     with pytest.raises(
-        ValueError, match="engine must be one of 'auto', 'cpu', 'scan', 'parallel', 'dense'; it is 'gpu'"
+        ValueError, match="engine must be one of 'auto', 'cpu', 'scan', 'parallel', 'dense', 'time_blocks'; it is 'gpu'"
     ):
         weft.log_evidence(weft.Model(KERNEL, NOISE), data, engine="gpu")
 

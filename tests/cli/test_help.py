@@ -53,7 +53,7 @@ def test_doctor_says_what_is_not_well(run: Run, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("weft.project.health._self_test", lambda engine: 1e-14)
     record = run("doctor", "--json").json
     assert record["problems"] == []
-    assert set(record["engines"]) == {"cpu", "scan", "parallel", "dense"}
+    assert set(record["engines"]) == {"cpu", "scan", "parallel", "dense", "time_blocks"}
     monkeypatch.setattr("weft.project.health._self_test", lambda engine: 1e-3 if engine == "scan" else 1e-14)
     outcome = run("doctor")
     assert outcome.status == 1
