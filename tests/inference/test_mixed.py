@@ -25,7 +25,7 @@ NOISE, FREEDOM, SCALE = 0.4, 4.5, 0.8
 def emission(tails: bool) -> MixedEmission:
     ways = [Way(p, Marginals(m, v)) for p, m, v in zip(PROBABILITY, MEAN, VARIANCE, strict=True)]
     inner = LikelihoodEmission(weft.Gaussian(NOISE), RowExtras())
-    return MixedEmission(HeavyTailed(inner, np.full(3, FREEDOM), np.full(3, SCALE)) if tails else inner, ways)
+    return MixedEmission(HeavyTailed(inner, np.full(3, FREEDOM), np.full(3, SCALE), np.full(3, 9.0)) if tails else inner, ways)
 
 
 def prediction(tails: bool, target: TargetScaling | None = None) -> Prediction:
@@ -75,6 +75,17 @@ def test_a_transformed_target_keeps_its_quantiles():
     assert_allclose(transformed.log_density(values)[:2], expected)
     assert np.isnan(transformed.log_density(values)[2])
     assert transformed.score(values).rows.tolist() == [0, 1]
+
+
+def test_beyond_what_was_seen_tails_are_a_gaussians():
+    inner = LikelihoodEmission(weft.Gaussian(0.09), RowExtras())
+    tails = HeavyTailed(inner, np.full(3, 5.0), np.full(3, 0.7), np.full(3, 0.5))
+    latent = Marginals(np.zeros(3), np.array([0.07, 0.91, 400.0]))
+    quantile = Prediction(latent, tails).quantile(0.95)
+    # Deviations 0.4, 1 and 20 where 0.5 is as far as was seen: a quarter of the way for the second.
+    assert_allclose(quantile[0], 0.4 * 0.7 * stats.t.ppf(0.95, 5.0))
+    assert_allclose(quantile[1], (1 - 0.25 * 0.3) * stats.t.ppf(0.95, 20.0))
+    assert_allclose(quantile[2], np.sqrt(400.09) * stats.norm.ppf(0.95), rtol=1e-2)
 
 
 def test_tails_are_learned_through_the_mixture():

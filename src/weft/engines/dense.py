@@ -9,7 +9,7 @@ R the roots of the precisions, never smaller than the identity.
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ import numpy as np
 from jax.scipy.linalg import block_diag, solve_triangular
 from jaxtyping import Array, Float, Int
 
-from weft.arrays import AnyArray
+from weft.arrays import AnyArray, is_concrete
 from weft.data.layout import Layout
 from weft.engines.base import Cost, Engine, Moments, Shape
 from weft.state_space.chain import Chain, ComponentChain, Queries, Rows, State
@@ -133,7 +133,7 @@ class DenseEngine(Engine):
         """See `Engine`. Rows are in order of time, so a leading block of the factor is the factor of all rows up to a time."""
         prior, data = padded(chain, weights, rows)
         found = _moments(prior, data, asked_points(chain, data, queries), filtered)
-        return jax.tree.map(lambda array: array[: queries.layout.num_rows], found)
+        return jax.tree.map(lambda array: _first(array, queries.layout.num_rows), found)
 
     def means(
         self,
@@ -146,8 +146,8 @@ class DenseEngine(Engine):
         prior, data = padded(chain, weights, rows)
         num_rows, num_draws = values.shape
         more = ((0, len(data.value) - num_rows), (0, padded_size(num_draws) - num_draws))
-        found = _means(prior, data, jnp.pad(jnp.asarray(values), more), asked_points(chain, data, queries))
-        return found[: queries.layout.num_rows, :num_draws]
+        found = _means(prior, data, _pad(values, more), asked_points(chain, data, queries))
+        return _first(found, queries.layout.num_rows)[:, :num_draws]
 
     def last_state(
         self, chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows
@@ -385,6 +385,11 @@ def padded_size(size: int) -> int:
     return max(1, -(-size // unit) * unit)
 
 
+def coarsely_padded_size(size: int) -> int:
+    """The next power of two: for times and what is asked, which differ more from piece to piece than rows and cost less than a factor."""
+    return 1 << max(size - 1, 0).bit_length()
+
+
 def padded(
     chain: Chain, weights: Float[AnyArray, "place bottleneck"], rows: Rows, *, keep_state: bool = False
 ) -> tuple[Prior, Data]:
@@ -393,33 +398,30 @@ def padded(
     With `keep_state`, or a start, which has the size of the state, there are no more pseudo-points.
     """
     keep_state = keep_state or chain.start is not None
-    more_times = padded_size(chain.num_times) - chain.num_times
+    more_times = coarsely_padded_size(chain.num_times) - chain.num_times
     more_rows = padded_size(rows.layout.num_rows) - rows.layout.num_rows
     prior = Prior(
         tuple(pad_steps(part) for part in chain.components),
-        jnp.pad(jnp.asarray(chain.step_number, dtype=jnp.int32), (0, more_times)),
+        _pad(chain.step_number, (0, more_times)).astype(jnp.int32),
         None if chain.start is None else jax.tree.map(jnp.asarray, chain.start),
     )
     time = np.pad(times_of(rows.layout), (0, more_rows), constant_values=chain.num_times - 1)
     points = Points(
         jnp.asarray(time),
-        jnp.pad(jnp.asarray(rows.place, dtype=jnp.int32), (0, more_rows)),
+        _pad(rows.place, (0, more_rows)).astype(jnp.int32),
         split_weights(chain, weights, None if keep_state else padded_size),
     )
-    return prior, Data(
-        points, jnp.pad(jnp.asarray(rows.value), (0, more_rows)), jnp.pad(jnp.asarray(rows.precision), (0, more_rows))
-    )
+    return prior, Data(points, _pad(rows.value, (0, more_rows)), _pad(rows.precision, (0, more_rows)))
 
 
 def asked_points(chain: Chain, data: Data, queries: Queries) -> Points:
     count = queries.layout.num_rows
-    # Coarser than data: pieces of a question differ more in size, and an answer costs less than a factor.
-    more = max(FEWEST_ASKED, 1 << max(count - 1, 0).bit_length()) - count
+    more = coarsely_padded_size(max(count, FEWEST_ASKED)) - count
     sizes = iter(weights.shape[1] for weights in data.points.weights)
     return Points(
-        jnp.asarray(np.pad(times_of(queries.layout), (0, more))),
-        jnp.pad(jnp.asarray(queries.place, dtype=jnp.int32), (0, more)),
-        split_weights(chain, queries.weights, lambda _: next(sizes)),
+        np.pad(times_of(queries.layout), (0, more)),
+        _pad(queries.place, (0, more)).astype(jnp.int32),
+        split_weights(chain, queries.weights, lambda _: next(sizes), coarsely_padded_size),
     )
 
 
@@ -429,23 +431,38 @@ def times_of(layout: Layout) -> Int[np.ndarray, " row"]:
 
 def pad_steps(part: ComponentChain) -> Process:
     """Distinct steps up to one of a few numbers of them; nothing points at those added."""
-    more = ((0, padded_size(part.transition.shape[0]) - part.transition.shape[0]), (0, 0), (0, 0))
+    num_steps = part.transition.shape[0]
+    more = ((0, coarsely_padded_size(num_steps) - num_steps), (0, 0), (0, 0))
     return Process(
-        jnp.pad(jnp.asarray(part.transition), more),
-        jnp.pad(jnp.asarray(part.process_noise), more),
+        _pad(part.transition, more),
+        _pad(part.process_noise, more),
         jnp.asarray(part.initial),
         jnp.asarray(part.readout),
     )
 
 
 def split_weights(
-    chain: Chain, weights: Float[AnyArray, "place bottleneck"], size_of: Callable[[int], int] | None
+    chain: Chain,
+    weights: Float[AnyArray, "place bottleneck"],
+    size_of: Callable[[int], int] | None,
+    places_of: Callable[[int], int] = padded_size,
 ) -> tuple[Float[Array, "more_places _"], ...]:
     """Weights by component, with zeros for more places, and for pseudo-points up to `size_of` their number."""
     sizes = [part.num_pseudo for part in chain.components]
-    more_places = padded_size(weights.shape[0]) - weights.shape[0]
-    parts = jnp.split(jnp.asarray(weights), np.cumsum(sizes)[:-1], axis=1)
+    more_places = places_of(weights.shape[0]) - weights.shape[0]
+    ends = np.cumsum(sizes)[:-1]
+    parts = np.split(weights, ends, axis=1) if isinstance(weights, np.ndarray) else jnp.split(weights, ends, axis=1)
     wanted = sizes if size_of is None else [size_of(size) for size in sizes]
     return tuple(
-        jnp.pad(part, ((0, more_places), (0, size - part.shape[1]))) for part, size in zip(parts, wanted, strict=True)
+        _pad(part, ((0, more_places), (0, size - part.shape[1]))) for part, size in zip(parts, wanted, strict=True)
     )
+
+
+def _pad(array: AnyArray, more: Any) -> Any:
+    """By NumPy where it can be: JAX would compile one for every size that comes along."""
+    return np.pad(np.asarray(array), more) if is_concrete(array) else jnp.pad(array, more)
+
+
+def _first(array: Array, count: int) -> Any:
+    """The first entries, likewise."""
+    return np.asarray(array)[:count] if is_concrete(array) else array[:count]

@@ -215,8 +215,10 @@ def signal_variances(
 
 
 def signal_variances_at(model: Model, data: Observations) -> Float[np.ndarray, " row"]:
-    """`signal_variances` of rows as numbers; compiled once for as many places, however many rows and times they have."""
-    spatial = np.asarray(_spatial_variances_at(model, data.places))
+    """`signal_variances` of rows as numbers; compiled once for many numbers of places and times, by padding."""
+    count = len(data.places)
+    padded = np.pad(data.places, ((0, next_power_of_two(count) - count), (0, 0)), mode="edge")
+    spatial = np.asarray(_spatial_variances_at(model, padded))[:count]
     by_time = time_variances_at(model, data.times)
     return np.sum(by_time[data.grouping.time_of_row] * spatial[data.grouping.place_of_row], axis=1)
 

@@ -19,6 +19,7 @@ from weft.data.observations import Observations, take_rows
 from weft.engines.base import Engine
 from weft.engines.choose import check_engine_name, engine_name
 from weft.engines.cpu.threads import num_processors
+from weft.engines.dense import padded_size
 from weft.inference.cuts import Shares
 from weft.inference.division import Division, Region, divide
 from weft.inference.exact_work import exact_work
@@ -133,7 +134,29 @@ class RegionalPosterior(Posterior):
         return functools.lru_cache(maxsize=max(2 * num_processors(), KEPT_BYTES // max(each, 1)))(self._condition)
 
     def _condition(self, number: int) -> SinglePosterior:
-        return _condition_region(self.model, take_rows(self._data, self.division.regions[number].rows), self.engine)
+        return _condition_region(self.model, *self.told_to(number), self.engine)
+
+    def told_to(self, number: int) -> tuple[Observations, Float[np.ndarray, "place dim"]]:
+        """The rows that a region sees, and the places it stands on: theirs, and where rows were cut some more of which nothing was
+        seen, so that one size serves all regions.
+        """
+        data = take_rows(self._data, self.division.regions[number].rows)
+        more = self._most_places - len(data.places)
+        if more <= 0:
+            return data, data.places
+        everywhere = self._data.places
+        own = np.asarray(self._data.grouping.place_of_row)[self.division.regions[number].rows]
+        others = np.setdiff1d((own[0] + np.arange(len(data.places) + more)) % len(everywhere), own)[:more]
+        return data, np.concatenate([data.places, everywhere[others]])
+
+    @functools.cached_property
+    def _most_places(self) -> int:
+        """Places that a region is filled up to; none where places were cut, of which each region has as many."""
+        if not self.division.nearness.with_times:
+            return 0
+        place = np.asarray(self._data.grouping.place_of_row)
+        most = max(len(np.unique(place[region.rows])) for region in self.division.regions)
+        return min(padded_size(most), len(self._data.places))
 
     @functools.cached_property
     def _held_regions(self) -> tuple[Executor, dict[int, Any]]:
@@ -149,7 +172,8 @@ class RegionalPosterior(Posterior):
         return held[number]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name not in ("_kept_regions", "_held_regions")}
+        made_again = ("_kept_regions", "_held_regions", "_most_places")
+        return {name: value for name, value in self.__dict__.items() if name not in made_again}
 
     # --- answers at rows
 
@@ -398,9 +422,7 @@ class _RegionHere:
         return self.owner.region(self.number)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        owner = self.owner
-        rows = take_rows(owner.rows, owner.division.regions[self.number].rows)
-        return _RegionElsewhere, (owner.model, rows, owner.engine)
+        return _RegionElsewhere, (self.owner.model, *self.owner.told_to(self.number), self.owner.engine)
 
 
 class _RegionElsewhere(NamedTuple):
@@ -408,20 +430,24 @@ class _RegionElsewhere(NamedTuple):
 
     model: Model
     data: Observations
+    places: Float[np.ndarray, "place dim"]
     engine: str | Engine
 
     @property
     def posterior(self) -> SinglePosterior:
-        return _condition_region(self.model, self.data, self.engine)
+        return _condition_region(*self)
 
 
-def _condition_region(model: Model, data: Observations, engine: str | Engine) -> SinglePosterior:
+def _condition_region(
+    model: Model, data: Observations, places: Float[np.ndarray, "place dim"], engine: str | Engine
+) -> SinglePosterior:
+    """Given `data`, whose places come first among `places`."""
     if engine == "auto":
         engine = exact_work(model, len(data.places), data.grouping.layout).engine
     if not isinstance(model.likelihood, Gaussian):
         return condition(model, data, engine=engine)
     # What `condition` does, compiled once for all regions with as many places, however many rows and times they have.
-    weights = np.asarray(weights_at_data(model, data.places))
+    weights = np.asarray(weights_at_data(model, places))
     floor = NOISE_FLOOR * signal_variances_at(model, data)
     own = 0.0 if data.noise_variance is None else np.asarray(data.noise_variance)
     noise = np.maximum(np.full(data.num_rows, float(model.likelihood.variance)) + own, floor)
@@ -431,7 +457,7 @@ def _condition_region(model: Model, data: Observations, engine: str | Engine) ->
         data.times,
         rows_of(data, sites),
         weights,
-        exact_places=data.places,
+        exact_places=places,
         log_constant=float(sites.log_constant),
         power=0.0,
         engine=engine,

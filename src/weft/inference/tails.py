@@ -29,6 +29,8 @@ _LEAST_FREEDOM = 2.2
 _FEWEST_ROWS = 200
 # Prior knowledge, in rows: degrees of freedom as of a Gaussian's, a scale of 1.
 _PRIOR_ROWS = 20.0
+# Of the deviations of the rows that tails were learned from.
+_REACH = 0.95
 _LEVELS = (np.arange(200) + 0.5) / 200
 _ROWS_AT_ONCE = 16_384
 
@@ -36,10 +38,15 @@ _ROWS_AT_ONCE = 16_384
 @final
 @dataclasses.dataclass(frozen=True)
 class Tails:
-    """A prediction's error by its deviation is `scale` times a Student-t of so many degrees of freedom."""
+    """A prediction's error by its deviation is `scale` times a Student-t of so many degrees of freedom.
+
+    Learned from rows whose predictions had deviations up to `reach`. Beyond, in a gap or far ahead, the field is what is not known,
+    and nothing was seen of its tails: they pass into a Gaussian's as the variance grows.
+    """
 
     freedom: float = MOST_FREEDOM
     scale: float = 1.0
+    reach: float = 1.0
 
     @property
     def deviation(self) -> float:
@@ -72,17 +79,18 @@ def learn_tails(left: LeftOut) -> Tails:
 
     found = minimize(loss, np.array([np.log(8.0), 0.0]), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-3})
     freedom = float(min(_LEAST_FREEDOM + np.exp(found.x[0]), MOST_FREEDOM))
-    return Tails(freedom, float(np.exp(found.x[1])))
+    return Tails(freedom, float(np.exp(found.x[1])), float(np.quantile(sd, _REACH)))
 
 
 @final
 class HeavyTailed(Emission):
     """Another emission whose Gaussian predictions have tails of their own, one kind a row."""
 
-    def __init__(self, inner: Emission, freedom: PerRow, scale: PerRow):
+    def __init__(self, inner: Emission, freedom: PerRow, scale: PerRow, reach: PerRow):
         self.inner = inner
         self.freedom = freedom
         self.scale = scale
+        self.reach = reach
 
     @property
     def is_centred(self) -> bool:
@@ -90,7 +98,9 @@ class HeavyTailed(Emission):
 
     def observed(self, latent: Marginals) -> Distribution:
         mean, sd = self.inner.observed(latent).moments(IDENTITY)
-        return StudentT(mean, self.scale * sd, self.freedom)
+        within = np.minimum(1.0, (self.reach / sd) ** 2)
+        freedom = np.minimum(self.freedom / within, MOST_FREEDOM)
+        return StudentT(mean, (1 + within * (self.scale - 1)) * sd, freedom)
 
     def expected(self, f: Float[np.ndarray, "*draw row"]) -> Float[np.ndarray, "*draw row"]:
         return self.inner.expected(f)

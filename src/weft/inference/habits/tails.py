@@ -18,6 +18,8 @@ from weft.inference.tails import HeavyTailed, Tails
 
 __all__ = ["TailsOfPlaces"]
 
+_NAMES = ("freedom", "scale", "reach")
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +30,7 @@ class TailsOfPlaces(Habit):
     schema: ClassVar[Schema] = MappingProxyType(
         {
             "places": Numbers(("place", "dim")),
-            **{f"{where}_{name}": Numbers(least=0.0) for where in ("seen", "unseen") for name in ("freedom", "scale")},
+            **{f"{where}_{name}": Numbers(least=0.0) for where in ("seen", "unseen") for name in _NAMES},
         }
     )
 
@@ -38,10 +40,10 @@ class TailsOfPlaces(Habit):
 
     def emitted(self, emission: Emission, times: Times, places: Places) -> Emission:
         is_seen = place_numbers(self.places, places) >= 0
-        freedom, scale = (
-            np.where(is_seen, getattr(self.seen, name), getattr(self.unseen, name)) for name in ("freedom", "scale")
+        freedom, scale, reach = (
+            np.where(is_seen, getattr(self.seen, name), getattr(self.unseen, name)) for name in _NAMES
         )
-        return HeavyTailed(emission, freedom, scale)
+        return HeavyTailed(emission, freedom, scale, reach)
 
     def again(self, field: Posterior, data: Observations) -> "TailsOfPlaces":
         """The same tails, at the places of these rows."""
@@ -70,11 +72,11 @@ class TailsOfPlaces(Habit):
         numbers = {
             f"{where}_{name}": getattr(getattr(self, where), name)
             for where in ("seen", "unseen")
-            for name in ("freedom", "scale")
+            for name in _NAMES
         }
         return {"places": self.places, **numbers}
 
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> "TailsOfPlaces":
-        seen, unseen = (Tails(plain[f"{where}_freedom"], plain[f"{where}_scale"]) for where in ("seen", "unseen"))
+        seen, unseen = (Tails(*(plain[f"{where}_{name}"] for name in _NAMES)) for where in ("seen", "unseen"))
         return cls(plain["places"], seen, unseen)
