@@ -25,7 +25,9 @@ NOISE, FREEDOM, SCALE = 0.4, 4.5, 0.8
 def emission(tails: bool) -> MixedEmission:
     ways = [Way(p, Marginals(m, v)) for p, m, v in zip(PROBABILITY, MEAN, VARIANCE, strict=True)]
     inner = LikelihoodEmission(weft.Gaussian(NOISE), RowExtras())
-    return MixedEmission(HeavyTailed(inner, np.full(3, FREEDOM), np.full(3, SCALE), np.full(3, 9.0)) if tails else inner, ways)
+    return MixedEmission(
+        HeavyTailed(inner, np.full(3, FREEDOM), np.full(3, SCALE), np.full(3, 9.0)) if tails else inner, ways
+    )
 
 
 def prediction(tails: bool, target: TargetScaling | None = None) -> Prediction:

@@ -33,34 +33,34 @@ COMPILING = 2e9
 class Process(NamedTuple):
     """One component's matrices, by distinct step."""
 
-    transition: Float[Array, "step latent latent"]
-    process_noise: Float[Array, "step latent latent"]
-    initial: Float[Array, "latent latent"]
-    readout: Float[Array, " latent"]
+    transition: Float[AnyArray, "step latent latent"]
+    process_noise: Float[AnyArray, "step latent latent"]
+    initial: Float[AnyArray, "latent latent"]
+    readout: Float[AnyArray, " latent"]
 
 
 class Prior(NamedTuple):
     """A chain as this engine sees it: sizes of the bottleneck are those of the weights."""
 
     processes: tuple[Process, ...]
-    step_number: Int[Array, " time"]
+    step_number: Int[AnyArray, " time"]
     start: State | None
 
 
 class Points(NamedTuple):
     """Where f is asked for: the number of a time and of a place, and weights of places on each component's bottleneck."""
 
-    time: Int[Array, " point"]
-    place: Int[Array, " point"]
-    weights: tuple[Float[Array, "place _"], ...]
+    time: Int[AnyArray, " point"]
+    place: Int[AnyArray, " point"]
+    weights: tuple[Float[AnyArray, "place _"], ...]
 
 
 class Data(NamedTuple):
     """Rows in order of time, those of padding with precision zero."""
 
     points: Points
-    value: Float[Array, " row"]
-    precision: Float[Array, " row"]
+    value: Float[AnyArray, " row"]
+    precision: Float[AnyArray, " row"]
 
 
 class Along(NamedTuple):
@@ -142,7 +142,7 @@ class DenseEngine(Engine):
         rows: Rows,
         values: Float[AnyArray, "row draw"],
         queries: Queries,
-    ) -> Float[Array, "query draw"]:
+    ) -> Float[AnyArray, "query draw"]:
         prior, data = padded(chain, weights, rows)
         num_rows, num_draws = values.shape
         more = ((0, len(data.value) - num_rows), (0, padded_size(num_draws) - num_draws))
@@ -419,7 +419,7 @@ def asked_points(chain: Chain, data: Data, queries: Queries) -> Points:
     more = coarsely_padded_size(max(count, FEWEST_ASKED)) - count
     sizes = iter(weights.shape[1] for weights in data.points.weights)
     return Points(
-        np.pad(times_of(queries.layout), (0, more)),
+        _pad(times_of(queries.layout), (0, more)),
         _pad(queries.place, (0, more)).astype(jnp.int32),
         split_weights(chain, queries.weights, lambda _: next(sizes), coarsely_padded_size),
     )
@@ -446,12 +446,12 @@ def split_weights(
     weights: Float[AnyArray, "place bottleneck"],
     size_of: Callable[[int], int] | None,
     places_of: Callable[[int], int] = padded_size,
-) -> tuple[Float[Array, "more_places _"], ...]:
+) -> tuple[Float[AnyArray, "more_places _"], ...]:
     """Weights by component, with zeros for more places, and for pseudo-points up to `size_of` their number."""
     sizes = [part.num_pseudo for part in chain.components]
     more_places = places_of(weights.shape[0]) - weights.shape[0]
     ends = np.cumsum(sizes)[:-1]
-    parts = np.split(weights, ends, axis=1) if isinstance(weights, np.ndarray) else jnp.split(weights, ends, axis=1)
+    parts: list[Any] = (np.split if isinstance(weights, np.ndarray) else jnp.split)(weights, ends, axis=1)
     wanted = sizes if size_of is None else [size_of(size) for size in sizes]
     return tuple(
         _pad(part, ((0, more_places), (0, size - part.shape[1]))) for part, size in zip(parts, wanted, strict=True)

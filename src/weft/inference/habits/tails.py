@@ -70,9 +70,7 @@ class TailsOfPlaces(Habit):
 
     def to_plain(self) -> dict[str, Any]:
         numbers = {
-            f"{where}_{name}": getattr(getattr(self, where), name)
-            for where in ("seen", "unseen")
-            for name in _NAMES
+            f"{where}_{name}": getattr(getattr(self, where), name) for where in ("seen", "unseen") for name in _NAMES
         }
         return {"places": self.places, **numbers}
 
