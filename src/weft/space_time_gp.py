@@ -33,6 +33,7 @@ from weft.estimator.scikit_learn import Scores, regressor_tags
 from weft.estimator.slopes import slopes_at
 from weft.estimator.storage import KIND, Stored, from_plain_estimator, to_plain_estimator
 from weft.estimator.suggesting import suggest
+from weft.estimator.summary import learning_text
 from weft.estimator.validation import cross_validate
 from weft.estimator.virtual_station import rows_at
 from weft.estimator.wide import regions_table
@@ -455,7 +456,9 @@ class SpaceTimeGP(Options):
         """What was learned, in kilometres, time units and units of the target; print it."""
         fitted = self._learned()
         tried = [f"  tried: {line}" for line in fitted.trials]
-        return "\n".join([fitted.summary(self.units), *tried, *(f"  {line}" for line in habits_in_words(fitted))])
+        learned = learning_text(self.result_, fitted.names)
+        habits = [f"  {line}" for line in habits_in_words(fitted)]
+        return "\n".join([fitted.summary(self.units), *learned, *tried, *habits])
 
     @in_float64
     def save(self, path: str | os.PathLike[str], *, rows: bool = True) -> None:

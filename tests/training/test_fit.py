@@ -275,6 +275,8 @@ def test_a_failing_start_is_an_error_and_a_failing_restart_is_left_out(problem, 
 def test_ctrl_c_returns_the_best_so_far(problem):
     """A real signal, sent while an evaluation runs."""
     model, data = problem
+    # A shell starts what runs in the background with Ctrl-C ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def interrupt(step):
         if step.iteration == 3:

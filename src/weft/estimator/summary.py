@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What was learned, in units people use: kilometres, days, the target's own."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from weft.estimator.translation import Translation
 from weft.kernels import Kernel, Periodic, Separable
 from weft.likelihoods import Gaussian
 from weft.model import Model
+from weft.training.fitting import FitResult
 
-__all__ = ["describe_components", "describe_noise", "effect_words", "short_number", "summary_text"]
+__all__ = ["describe_components", "describe_noise", "effect_words", "learning_text", "short_number", "summary_text"]
 
 
 def describe_components(
@@ -68,6 +70,34 @@ def effect_words(effect: dict[str, Any]) -> tuple[str, str]:
     if effect["level"] is None:
         return effect["covariate"], " per unit"
     return f"{effect['covariate']} {effect['level']}", ""
+
+
+def learning_text(result: FitResult, names: Sequence[str]) -> list[str]:
+    """What parameters were learned from, and how well they are known where blocks could tell: deviations by the values themselves."""
+    if result.num_blocks < 2 or result.standard_errors is None:
+        return []
+    lines = [
+        f"  learned from {result.num_blocks} small parts of the table, {result.num_rows:,} rows, in {result.seconds:.3g} s"
+    ]
+    for number, name in enumerate(names):
+        found = []
+        for part, words, power in (
+            ("variance", "sd", 0.5),
+            ("time.lengthscale", "time", 1.0),
+            ("space.lengthscale", "space", 1.0),
+            ("space.kernel.lengthscale", "space", 1.0),
+        ):
+            path = f"kernel.components[{number}].{part}"
+            if path in result.standard_errors:
+                error = power * np.atleast_1d(result.standard_errors[path] / np.abs(result.parameters[path]))
+                # What the blocks say nothing of, such as a time scale of one image, they cannot disagree about.
+                known = error[np.isfinite(error) & (error > 1e-6)]
+                if len(known):
+                    low, high = (f"{100 * each:.2g}" for each in (known.min(), known.max()))
+                    found.append(f"{words} {low} %" if low == high else f"{words} {low} to {high} %")
+        if found:
+            lines.append(f"  {name} is known to: {', '.join(found)}")
+    return lines
 
 
 def short_number(value: float) -> str:
