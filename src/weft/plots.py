@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Pictures of a fitted model by matplotlib: `gp.plot.map(time)`, `.series(station)`, `.components()`, `.calibration()`.
+"""Pictures of a fitted model by matplotlib: `gp.plot.map(time)`, `.series(station)`, `.components()`, `.calibration()`, `.regions()`.
 
 Each takes `ax=` to draw into, makes a figure otherwise, and gives the Axes back.
 """
@@ -7,13 +7,17 @@ Each takes `ax=` to draw into, makes a figure otherwise, and gives the Axes back
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, final
 
+import matplotlib
 import numpy as np
 from jaxtyping import Float
 from scipy import special
 
 from weft.data.clock import Clock
+from weft.data.scaling import Geography
 from weft.estimator.gridding import map_columns, read_times
 from weft.estimator.precision import in_float64
+from weft.inference.regional import RegionalPosterior
+from weft.inference.with_habits import PosteriorWithHabits
 from weft.likelihoods import Gaussian
 from weft.report.coast import lines_in_box
 from weft.report.nearby import from_neighbours
@@ -27,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PICTURES", "Plots"]
 
-PICTURES = ("map", "series", "components", "calibration")
+PICTURES = ("map", "series", "components", "calibration", "regions")
 # Points of a map for which no step is given.
 _MAP_POINTS = 3600
 _BAND = (0.05, 0.95)
@@ -79,16 +83,7 @@ class Plots:
             rasterized=True,
         )
         _draw_stations(ax, rows, (across, up), float(when[0]), mesh if what == "mean" else None)
-        geography = fitted.translation.scaling.geography
-        if geography is not None and geography.method != "plane":
-            _draw_lines(ax)
-            middle = np.radians(np.clip(np.mean(ax.get_ylim()), -80.0, 80.0))
-            ax.set_aspect(1 / np.cos(middle))
-            _draw_scale(ax, 111.195 * float(np.cos(middle)))
-        else:
-            ax.set_aspect("equal")
-            if geography is not None:
-                _draw_scale(ax, 1e-3)
+        _orient(ax, fitted.translation.scaling.geography)
         label = _with_units(fitted.roles.target, gp.units)
         ax.figure.colorbar(mesh, ax=ax, shrink=0.8, label=label if what == "mean" else f"deviation of {label}")
         ax.set(xlabel=across, ylabel=up, title=time_labels(clock, when)[0])
@@ -176,6 +171,47 @@ class Plots:
         ax.set(ylabel="share of values they hold", title=f"{len(pit):,} {words}")
         return ax
 
+    @in_float64
+    def regions(self, *, ax: "Axes | None" = None) -> "Axes":
+        """Which region each place belongs to: places in the colour of theirs, its number in its middle."""
+        gp, ax = self._gp, _axes(ax)
+        fitted = gp.fitted_
+        posterior = fitted.posterior
+        while isinstance(posterior, PosteriorWithHabits):
+            posterior = posterior.field
+        if not isinstance(posterior, RegionalPosterior):
+            raise ValueError(
+                "one model answers for all places, so there are no regions to draw; regions= of SpaceTimeGP asks for some"
+            )
+        across, up = map_columns(fitted)
+        inverse = fitted.translation.scaling.inverse
+        table = gp.regions_
+        colours = matplotlib.colormaps["tab20"](np.arange(20))
+        for number, region in enumerate(posterior.division.regions):
+            own = np.unique(posterior.rows.row_places[region.rows[region.is_core]], axis=0)
+            if not len(own):
+                continue
+            at = inverse(own[:, : fitted.translation.num_space])
+            ax.scatter(at[across], at[up], s=8, color=colours[number % len(colours)], linewidths=0)
+            middle = table.iloc[number]
+            ax.annotate(str(number), (middle[across], middle[up]), ha="center", va="center", weight="bold")
+        _orient(ax, fitted.translation.scaling.geography)
+        ax.set(xlabel=across, ylabel=up, title=f"{len(table):,} regions")
+        return ax
+
+
+def _orient(ax: "Axes", geography: Geography | None) -> None:
+    """What tells where one is: coast lines and borders on a map in degrees, a scale wherever lengths are known."""
+    if geography is not None and geography.method != "plane":
+        _draw_lines(ax)
+        middle = np.radians(np.clip(np.mean(ax.get_ylim()), -80.0, 80.0))
+        ax.set_aspect(1 / np.cos(middle))
+        _draw_scale(ax, 111.195 * float(np.cos(middle)))
+    else:
+        ax.set_aspect("equal")
+        if geography is not None:
+            _draw_scale(ax, 1e-3)
+
 
 def _axes(ax: "Axes | None") -> "Axes":
     if ax is not None:
@@ -232,7 +268,8 @@ def _draw_stations(ax: "Axes", rows: SeenRows, columns: tuple[str, str], time: f
 
 def _draw_lines(ax: "Axes") -> None:
     (west, east), (south, north) = ax.get_xlim(), ax.get_ylim()
-    for kind, colour, width, dashes in (("coast", "k", 0.9, "-"), ("borders", "0.3", 0.7, "--")):
+    drawn = (("states", "0.45", 0.5, ":"), ("borders", "0.3", 0.7, "--"), ("coast", "k", 0.9, "-"))
+    for kind, colour, width, dashes in drawn:
         for line in lines_in_box(kind, (west, south, east, north)):
             points: Float[np.ndarray, "point 2"] = np.asarray(line).reshape(-1, 2)
             ax.plot(points[:, 0], points[:, 1], linestyle=dashes, color=colour, linewidth=width)

@@ -323,3 +323,19 @@ def test_the_cache_is_found_again():
     folder = compiled.cache_folder()
     names = {path.name.split("-")[0] for path in folder.rglob("*.nbi")}
     assert {"filter.run_forward", "adjoint.run_backward"} <= names
+
+
+def _twice(number):
+    return 2 * number
+
+
+def test_compiling_is_said_only_where_something_is_compiled(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(tmp_path))
+    for said in ("compiling the cpu engine, once on this machine", ""):
+        with compiled._loading():
+            made = compiled.numba.njit(cache=True)(_twice)
+            made.compile((compiled.numba.int64,))
+            made.compile((compiled.numba.float64,))
+        err = capfd.readouterr().err
+        assert err.count("compiling") == (1 if said else 0)
+        assert said in err

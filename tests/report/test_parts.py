@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 from numpy.testing import assert_allclose
 
 from weft.report.coast import lines_in_box
-from weft.report.coast_source import compact_lines
+from weft.report.coast_source import compact_lines, compact_states
 from weft.report.content import Check
 from weft.report.counting import counted
 from weft.report.nearby import from_neighbours
@@ -57,6 +57,9 @@ def test_coasts_are_where_they_are() -> None:
     # Strasbourg lies at the border of France and Germany.
     rhine = points("borders", (6.0, 47.0, 10.0, 50.0))
     assert np.min(np.hypot(rhine[:, 0] - 7.8, rhine[:, 1] - 48.58)) < 0.1
+    # Four states of the United States meet at one point, and no coast is near.
+    corner = points("states", (-110.0, 36.0, -108.0, 38.0))
+    assert np.min(np.hypot(corner[:, 0] + 109.045, corner[:, 1] - 36.999)) < 0.01
 
 
 def test_coasts_cross_the_antimeridian() -> None:
@@ -91,6 +94,10 @@ def test_a_topology_becomes_lines() -> None:
     # In 200ths of a degree, first point and differences.
     assert lines["coast"] == [[-34000, 2200, 200, 0, 0, 200], [-36000, 2600, 600, 0]]
     assert lines["borders"] == [[-34000, 2200, 0, 400]]
+    # Between two states is what both have, whichever way round.
+    states = [{"type": "Polygon", "arcs": [[0, 1]]}, {"type": "Polygon", "arcs": [[-2, 2]]}]
+    topology["objects"] = {"states": {"type": "GeometryCollection", "geometries": states}}
+    assert compact_states(topology) == [[-34000, 2200, 0, 400]]
 
 
 def test_neighbours_are_weighted_by_distance() -> None:

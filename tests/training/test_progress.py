@@ -3,6 +3,9 @@
 
 import io
 import logging
+import sys
+import time
+import types
 
 import pytest
 from numpy.testing import assert_allclose
@@ -34,6 +37,51 @@ def test_silent_where_there_is_no_terminal(capfd):
         for step in steps(8):
             report(step)
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_line_now_and_then_where_there_is_no_terminal(caplog, monkeypatch):
+    monkeypatch.setattr("weft.training.progress.SECONDS_BETWEEN_LINES", 0.01)
+
+    def lines_after(number: int) -> list[str]:
+        while len(caplog.records) < number:
+            time.sleep(0.005)
+        return [record.getMessage() for record in caplog.records]
+
+    with caplog.at_level(logging.INFO, "weft"), progress_report("auto", 1e-9, 1e-3) as report:
+        assert "first evaluation  after 1 s" in lines_after(1)[0]
+        for step in steps(8):
+            report(step)
+        assert any("step 7  log evidence -0.0078125" in said for said in lines_after(len(caplog.records) + 2))
+    ended = len(caplog.records)
+    time.sleep(0.03)
+    assert len(caplog.records) == ended
+
+
+def test_in_a_notebook_a_line_changes_in_place(monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, what):
+            shown.append(what)
+
+    class ZMQInteractiveShell:
+        pass
+
+    def display(what, display_id):
+        shown.append(what)
+        return Handle()
+
+    notebook, output = types.ModuleType("IPython"), types.ModuleType("IPython.display")
+    notebook.get_ipython = ZMQInteractiveShell
+    output.display, output.Pretty = display, str
+    monkeypatch.setitem(sys.modules, "IPython", notebook)
+    monkeypatch.setitem(sys.modules, "IPython.display", output)
+    with progress_report("auto", 1e-9, 1e-3) as report:
+        for step in steps(8):
+            report(step)
+    assert shown[0] == "fitting: first evaluation"
+    assert "step 7" in shown[-2]
+    assert shown[-1] == ""
 
 
 def test_log_lines_on_request(caplog):

@@ -14,7 +14,7 @@ __all__ = ["plot"]
 
 def plot(
     model: ModelFile,
-    picture: Literal["map", "series", "components", "calibration"],
+    picture: Literal["map", "series", "components", "calibration", "regions"],
     *,
     output: Annotated[pathlib.Path, Parameter(name=["--output", "-o"], help="png, svg or pdf, by its name.")],
     time: Annotated[str | None, Parameter(help="Of the map; left out: the last.")] = None,
@@ -27,7 +27,7 @@ def plot(
     terrain: Annotated[pathlib.Path | None, Parameter(help="Heights for the map.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Draw a map of the field, the series of a station, the components, or the calibration."""
+    """Draw a map of the field, the series of a station, the components, the calibration, or the regions."""
     from weft.project import plot_file
 
     plot_file(model, picture, output, time=time, station=station, table=table, terrain=terrain)

@@ -42,6 +42,8 @@ def plot_file(
         gp.plot.series(chosen, table=rows, ax=ax)
     elif picture == "components":
         gp.plot.components(chosen, ax=ax)
+    elif picture == "regions":
+        gp.plot.regions(ax=ax)
     else:
         gp.plot.calibration(rows, ax=ax)
     with whole_file(output) as part:

@@ -118,6 +118,8 @@ def build_map(
         threshold=threshold,
         coast=lines_in_box("coast", box) if coast else (),
         borders=lines_in_box("borders", box) if coast else (),
+        states=lines_in_box("states", box) if coast else (),
+        km_across=_km_across(gp, box, axes),
         markers=_pairs(at[markers]),
         observed=pack(values_by_place(rows, markers, frames).T, bits=16),
         pseudo_points=_pairs(_pseudo_points(gp, axes)),
@@ -175,6 +177,12 @@ def _box(at: Float[np.ndarray, "place 2"], axes: MapAxes) -> tuple[tuple[float, 
         if east - west > 360.0:
             west, east = axes.west, axes.west + 360.0
     return (west, south, east, north), stretch
+
+
+def _km_across(gp: "SpaceTimeGP", box: tuple[float, float, float, float], axes: MapAxes) -> float:
+    if axes.is_degrees:
+        return float(111.195 * (box[2] - box[0]) * np.cos(np.radians((box[1] + box[3]) / 2)))
+    return (box[2] - box[0]) / 1000.0 if gp.fitted_.translation.scaling.geography is not None else 0.0
 
 
 def _shape(box: tuple[float, float, float, float], stretch: float, cells: int) -> tuple[int, int]:

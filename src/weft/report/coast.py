@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Coast lines and borders inside a box of the map, no finer than the map can show."""
+"""Coast lines and borders of countries and states inside a box of the map, no finer than the map can show."""
 
 import functools
 import gzip
@@ -22,7 +22,7 @@ _MOST_NUMBERS = 40_000
 
 
 def lines_in_box(kind: str, box: Box) -> Lines:
-    """Lines of a `kind` ("coast" or "borders") near a box (west, south, east, north): x, y, x, y, ... in degrees.
+    """Lines of a `kind` ("coast", "borders" or "states") near a box (west, south, east, north): x, y, x, y, ... in degrees.
 
     The box may lie across the antimeridian, with longitudes up to 540 or down to -540.
     """

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""How `assets/coast_lines.json.gz` is made from Natural Earth's map of the world, as the npm package world-atlas has it.
+"""How `assets/coast_lines.json.gz` is made: coasts and countries from Natural Earth's map of the world, as the npm package
+world-atlas has it, and the United States' own from the Census Bureau's, as us-atlas does.
 
-    npm pack world-atlas@2 && tar xzf world-atlas-2.*.tgz
-    python src/weft/report/coast_source.py package/countries-10m.json src/weft/report/assets/coast_lines.json.gz
+    for name in world-atlas@2 us-atlas@3; do npm pack $name && tar xzf ${name%@*}-*.tgz; done
+    python src/weft/report/coast_source.py package/countries-10m.json package/states-10m.json src/weft/report/assets/coast_lines.json.gz
 
-The package holds TopoJSON: arcs of whole numbers, each the difference to the one before, shared by the shapes on either
-side. Arcs along land are coast; the others divide two countries. Lines are written with whole 200ths of a degree
-(half a kilometre), first point, then differences: `{"coast": [[lon, lat, dlon, dlat, ...], ...], "borders": ...}`.
+The packages hold TopoJSON: arcs of whole numbers, each the difference to the one before, shared by the shapes on either
+side. Arcs along land are coast; the others divide two countries, or two states. Lines are written with whole 200ths of a degree
+(half a kilometre), first point, then differences: `{"coast": [[lon, lat, dlon, dlat, ...], ...], "borders": ..., "states": ...}`.
 """
 
+import collections
 import gzip
 import json
 import pathlib
@@ -18,7 +20,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-__all__ = ["compact_lines"]
+__all__ = ["compact_lines", "compact_states"]
 
 UNITS_PER_DEGREE = 200
 # The map is cut open along these; what runs along them is no coast.
@@ -28,16 +30,24 @@ _SEAM_LATITUDE = -89.9
 
 def compact_lines(topology: dict[str, Any]) -> dict[str, list[list[int]]]:
     """Coast lines and borders of a TopoJSON topology with the objects `land` and `countries`."""
-    scale, translate = np.array(topology["transform"]["scale"]), np.array(topology["transform"]["translate"])
     on_land = set(_arcs_of(topology["objects"]["land"]))
     lines: dict[str, list[list[int]]] = {"coast": [], "borders": []}
-    for number, arc in enumerate(topology["arcs"]):
-        degrees = np.cumsum(np.array(arc), axis=0) * scale + translate
-        for piece in _without_seams(degrees):
-            line = _differences(piece)
-            if len(line) >= 2:
-                lines["coast" if number in on_land else "borders"].append(line.reshape(-1).tolist())
+    for number in range(len(topology["arcs"])):
+        lines["coast" if number in on_land else "borders"] += _compact(topology, number)
     return lines
+
+
+def compact_states(topology: dict[str, Any]) -> list[list[int]]:
+    """Lines between the states of a TopoJSON topology with the object `states`: arcs that two of them share."""
+    counts = collections.Counter(_arcs_of(topology["objects"]["states"]))
+    return [line for number, count in sorted(counts.items()) if count > 1 for line in _compact(topology, number)]
+
+
+def _compact(topology: dict[str, Any], number: int) -> list[list[int]]:
+    scale, translate = np.array(topology["transform"]["scale"]), np.array(topology["transform"]["translate"])
+    degrees = np.cumsum(np.array(topology["arcs"][number]), axis=0) * scale + translate
+    lines = [_differences(piece) for piece in _without_seams(degrees)]
+    return [line.reshape(-1).tolist() for line in lines if len(line) >= 2]
 
 
 def _arcs_of(shape: Any) -> list[int]:
@@ -63,8 +73,9 @@ def _differences(degrees: Float[np.ndarray, "point 2"]) -> Int[np.ndarray, "some
     return np.concatenate([whole[:1], np.diff(whole, axis=0)])
 
 
-def main(source: str, target: str) -> None:
-    lines = compact_lines(json.loads(pathlib.Path(source).read_text(encoding="utf-8")))
+def main(countries: str, states: str, target: str) -> None:
+    world, parts = (json.loads(pathlib.Path(source).read_text(encoding="utf-8")) for source in (countries, states))
+    lines = compact_lines(world) | {"states": compact_states(parts)}
     text = json.dumps(lines, separators=(",", ":")) + "\n"
     # No time of day inside, so that the same source gives the same file.
     pathlib.Path(target).write_bytes(gzip.compress(text.encode(), compresslevel=9, mtime=0))

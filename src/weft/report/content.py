@@ -110,6 +110,8 @@ class MapContent:
     threshold: float | None
     coast: tuple[tuple[float, ...], ...]
     borders: tuple[tuple[float, ...], ...]
+    states: tuple[tuple[float, ...], ...]
+    km_across: float  # how wide the middle of the map is; 0 where its coordinates are no lengths
     markers: tuple[tuple[float, float], ...]
     observed: Packed
     pseudo_points: tuple[tuple[float, float], ...]

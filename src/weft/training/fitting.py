@@ -30,6 +30,7 @@ from weft.inference.sites import check_problem
 from weft.inference.variational import SearchMemory
 from weft.likelihoods import Gaussian
 from weft.model import Model
+from weft.notebook import facts_html
 from weft.training.checkpoint import Checkpoint, Finished, fingerprint_of, read_checkpoint, write_checkpoint
 from weft.training.composite import CompositeObjective
 from weft.training.estimate import refuse_too_large, shape_of
@@ -43,7 +44,7 @@ from weft.training.parameters import (
     make_space,
     prior_terms,
 )
-from weft.training.progress import Iteration, Report, Stopwatch, Style, progress_report
+from weft.training.progress import Iteration, Report, Stopwatch, Style, duration, progress_report
 from weft.training.uncertainty import sandwich, standard_errors
 
 __all__ = ["FitResult", "Outcome", "fit"]
@@ -90,6 +91,18 @@ class FitResult:
     @property
     def converged(self) -> bool:
         return self.outcome is Outcome.CONVERGED
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ["outcome", self.message],
+            ["log evidence", f"{self.log_evidence:.6g}"],
+            ["evaluations", f"{self.num_evaluations:,} in {duration(self.seconds)}"],
+        ]
+        learned = [
+            [name, ", ".join(f"{each:.4g}" for each in np.atleast_1d(value).ravel())]
+            for name, value in self.parameters.items()
+        ]
+        return facts_html([*facts, *learned])
 
     def __repr__(self) -> str:
         return (

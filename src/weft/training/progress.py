@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What a user sees while a fit runs: a line that changes on a terminal, log lines on request, or nothing."""
+"""What a user sees while a fit runs: a line that changes on a terminal or in a notebook, elsewhere a log line a minute."""
 
 import contextlib
 import itertools
 import logging
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
@@ -21,6 +22,9 @@ logger = logging.getLogger("weft")
 
 Style = Literal["auto", "bar", "log"] | None
 STYLES = ("auto", "bar", "log", None)
+# Where nobody sees a line change, how often there is a new one.
+SECONDS_BETWEEN_LINES = 60.0
+_NOTHING_YET = "fitting: first evaluation"
 
 
 class Iteration(NamedTuple):
@@ -74,11 +78,12 @@ def _iterations_left(values: list[float], target: float) -> float | None:
 
 @contextlib.contextmanager
 def progress_report(style: Given[Style], gain_tolerance: float, gradient_tolerance: float) -> Iterator[Report]:
-    """A function to call after each iteration: "bar", "log", None for nothing; "auto" is a bar on a terminal only."""
+    """A function to call after each iteration: "bar", "log" a line each, None for nothing.
+
+    "auto" is a bar on a terminal and in a notebook, and elsewhere a log line a minute.
+    """
     if style not in STYLES:
         raise ValueError(f"progress must be 'auto', 'bar', 'log' or None; it is {style!r}")
-    if style == "auto":
-        style = "bar" if sys.stderr.isatty() else None
     if style is None:
         yield lambda step: None
         return
@@ -98,6 +103,11 @@ def progress_report(style: Given[Style], gain_tolerance: float, gradient_toleran
 
         yield write
         return
+    if style == "auto" and not sys.stderr.isatty():
+        watched = _in_notebook(seen, left) if _is_notebook() else _line_a_minute(seen, left)
+        with watched as told:
+            yield told
+        return
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -105,13 +115,54 @@ def progress_report(style: Given[Style], gain_tolerance: float, gradient_toleran
         TextColumn("{task.fields[left]}"),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("fitting: first evaluation", total=None, left="")
+        task = bar.add_task(_NOTHING_YET, total=None, left="")
 
         def show(step: Iteration) -> None:
             seen.append(step)
             bar.update(task, description=line(step), left=left())
 
         yield show
+
+
+def _is_notebook() -> bool:
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+@contextlib.contextmanager
+def _in_notebook(seen: list[Iteration], left: Callable[[], str]) -> Iterator[Report]:
+    """One line of output that changes in place, and is gone when the fit is done."""
+    from IPython.display import Pretty, display
+
+    handle = display(Pretty(_NOTHING_YET), display_id=True)
+
+    def show(step: Iteration) -> None:
+        seen.append(step)
+        handle.update(Pretty(f"{line(step)}  {duration(step.seconds)}  {left()}"))
+
+    try:
+        yield show
+    finally:
+        handle.update(Pretty(""))
+
+
+@contextlib.contextmanager
+def _line_a_minute(seen: list[Iteration], left: Callable[[], str]) -> Iterator[Report]:
+    """Log lines by a clock of their own, so that there are some while a single evaluation takes minutes."""
+    ended, watch = threading.Event(), Stopwatch()
+
+    def speak() -> None:
+        while not ended.wait(SECONDS_BETWEEN_LINES):
+            latest = line(seen[-1]) if seen else _NOTHING_YET
+            logger.info("%s", f"{latest}  after {duration(watch.seconds)} {left() if seen else ''}".rstrip())
+
+    speaker = threading.Thread(target=speak, daemon=True, name="weft progress")
+    speaker.start()
+    try:
+        yield seen.append
+    finally:
+        ended.set()
+        speaker.join()
 
 
 def line(step: Iteration) -> str:

@@ -16,6 +16,7 @@ import numba
 import numpy as np
 import platformdirs
 from jaxtyping import Float, Int, Int32
+from numba.core.event import Event, Listener, install_listener
 
 from weft.engines.cpu.adjoint import Gradient, run_backward
 from weft.engines.cpu.blas import OPTIONS
@@ -26,9 +27,6 @@ from weft.engines.cpu.work import Work
 
 # numba's settings are set when it is imported, which a type checker cannot see.
 SETTINGS: Any = numba.config
-
-# Loading from disk takes a fraction of this; compiling takes many times as long.
-SECONDS_BEFORE_NOTICE = 2.0
 
 
 class Kernels(NamedTuple):
@@ -102,8 +100,22 @@ def _example(kind: Any) -> Any:
     return np.zeros((1,) * len(kind.dim_str.split()), dtype=DTYPES[kind.dtype])
 
 
-def _say_compiling() -> None:
-    print("weft: compiling the cpu engine, once on this machine (about half a minute)", file=sys.stderr, flush=True)
+class _Notice(Listener):
+    """Says once that something is compiled, when numba begins to; what is loaded from disk is not."""
+
+    def __init__(self) -> None:
+        self.said = False
+
+    def on_start(self, event: Event) -> None:
+        if not self.said:
+            print(
+                "weft: compiling the cpu engine, once on this machine (about half a minute)",
+                file=sys.stderr,
+                flush=True,
+            )
+        self.said = True
+
+    def on_end(self, event: Event) -> None: ...
 
 
 def source_digest() -> str:
@@ -125,14 +137,11 @@ def cache_folder() -> pathlib.Path | None:
 
 @contextlib.contextmanager
 def _loading() -> Iterator[None]:
-    """Point numba at the cache folder meanwhile, and say so if it takes as long as only compiling does."""
-    notice = threading.Timer(SECONDS_BEFORE_NOTICE, _say_compiling)
-    notice.daemon = True
+    """Point numba at the cache folder meanwhile, and say so if anything is compiled."""
     before, folder = SETTINGS.CACHE_DIR, cache_folder()
     SETTINGS.CACHE_DIR = "" if folder is None else str(folder)
-    notice.start()
     try:
-        yield
+        with install_listener("numba:compile", _Notice()):
+            yield
     finally:
-        notice.cancel()
         SETTINGS.CACHE_DIR = before

@@ -146,10 +146,12 @@
       context.imageSmoothingEnabled = true;
       context.imageSmoothingQuality = "high";
       context.drawImage(small, 0, 0, canvas.width, canvas.height);
+      lines(context, map.states, 0.8 * scale, "rgba(0,0,0,.4)", [1.5 * scale, 2.5 * scale]);
       lines(context, map.borders, scale, "rgba(255,255,255,.35)", []);
       lines(context, map.borders, 0.9 * scale, "rgba(0,0,0,.55)", [4 * scale, 3 * scale]);
       lines(context, map.coast, 2.4 * scale, "rgba(255,255,255,.35)", []);
       lines(context, map.coast, 1.1 * scale, "rgba(0,0,0,.8)", []);
+      if (map.km_across > 0) scaleBar(context, scale);
       for (const [x, y] of map.pseudo_points) {
         const [u, v] = share(x, y);
         cross(context, u * canvas.width, v * canvas.height, 4.5 * scale, scale);
@@ -173,6 +175,28 @@
         const words = Number.isFinite(value) ? withUnits(written(value, layers[0].high - layers[0].low), live.units) : "no value";
         button.setAttribute("aria-label", stations[k].name + ": " + words + " at this time");
       });
+    }
+
+    // A round number of kilometres, about a fifth of the map, in its lower left corner.
+    function scaleBar(context, scale) {
+      const wanted = 0.2 * map.km_across, power = 10 ** Math.floor(Math.log10(wanted));
+      const length = power * Math.max(...[1, 2, 5].filter((each) => each * power <= wanted * (1 + 1e-9)));
+      const wide = (length / map.km_across) * canvas.width, x = 12 * scale, y = canvas.height - 12 * scale;
+      for (const [width, colour] of [[5, "rgba(255,255,255,.8)"], [2, "#000"]]) {
+        context.beginPath();
+        context.moveTo(x, y);
+        context.lineTo(x + wide, y);
+        context.lineWidth = width * scale;
+        context.strokeStyle = colour;
+        context.stroke();
+      }
+      context.font = 11 * scale + "px system-ui, sans-serif";
+      context.textAlign = "center";
+      context.lineWidth = 3 * scale;
+      context.strokeStyle = "rgba(255,255,255,.8)";
+      context.strokeText(length + " km", x + wide / 2, y - 6 * scale);
+      context.fillStyle = "#000";
+      context.fillText(length + " km", x + wide / 2, y - 6 * scale);
     }
 
     function cross(context, x, y, size, scale) {
