@@ -145,3 +145,31 @@ def test_what_cannot_be_put_together(gp, asked):
         gp.aggregate(asked, compare=("late", "early"))
     with pytest.raises(ValueError, match="no row has a value of region"):
         gp.aggregate(asked.assign(region=None), by="region")
+
+
+def test_groups_by_polygons_are_those_of_the_places_inside(fitted, caplog):
+    """Of the places west and east of 11 degrees, by name, against a column that says the same."""
+
+    def square(west: float, east: float) -> list:
+        return [[[west, 40.0], [east, 40.0], [east, 50.0], [west, 50.0], [west, 40.0]]]
+
+    halves = {"west": square(10.0, 11.0), "east": square(11.0, 11.7)}
+    features = [
+        {"type": "Feature", "properties": {"name": name}, "geometry": {"type": "Polygon", "coordinates": rings}}
+        for name, rings in halves.items()
+    ]
+    rows = station_table()[:60]
+    side = np.where(rows["lon"] < 11.0, "west", np.where(rows["lon"] < 11.7, "east", None))
+    expected = fitted.aggregate(rows.assign(name=side), by=["name"])
+    with caplog.at_level(logging.INFO, "weft"):
+        found = fitted.aggregate(rows, by=["name"], polygons={"type": "FeatureCollection", "features": features})
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
+    assert len(found) == 2
+    by_number = fitted.aggregate(rows, polygons={"type": "FeatureCollection", "features": features[::-1]})
+    assert_allclose(by_number["mean"], found["mean"])
+
+
+def test_polygons_need_degrees(gp, plane):
+    features = [{"type": "Feature", "geometry": {"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 0]]]}}]
+    with pytest.raises(ValueError, match="polygons are in degrees, and the model's columns of space are not"):
+        gp.aggregate(plane, polygons={"type": "FeatureCollection", "features": features})

@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from tests.estimator.planted import weather, with_faults
-from weft.estimator.suspicions import Series, copied, misplaced, stuck
+from weft.estimator.suspicions import Series, copied, jumped, misplaced, observed_twice, stuck
 
 WORDS = {
     "code": "code for a missing value",
@@ -91,6 +91,47 @@ def test_chance_equals_are_no_copies() -> None:
     misfit[5] = 4.0
     (found,) = copied(series_of(values), misfit.ravel())
     np.testing.assert_array_equal(found.rows, np.arange(50, 70) * 8 + 5)
+
+
+def test_a_level_that_changes_for_good_is_a_jump() -> None:
+    rng = np.random.default_rng(4)
+    # Errors of following days go together: long swings are no jumps.
+    swings = np.zeros((150, 5))
+    for day in range(1, 150):
+        swings[day] = 0.8 * swings[day - 1] + 0.6 * rng.normal(size=5)
+    trusted = np.ones(swings.size, dtype=bool)
+    assert jumped(series_of(swings), swings.ravel(), trusted) == []
+    swings[90:, 2] += 6.0
+    swings[:40, 4] -= 6.0
+    found = jumped(series_of(swings), swings.ravel(), trusted)
+    assert [each.cause for each in found] == ["jump: another level from here on", "jump: another level up to here"]
+    assert abs(len(found[0].rows) - 60) <= 2
+    assert set(np.arange(92, 150) * 5 + 2) <= set(found[0].rows)
+    assert set(np.arange(0, 38) * 5 + 4) <= set(found[1].rows)
+
+
+def test_a_place_observed_twice_keeps_the_row_that_fits() -> None:
+    values = np.array([1.0, 5.0, 2.0, 2.0, 3.0] + [4.0] * 40)
+    place, times = np.array([0, 0, 1, 1, 1] + [2] * 40), np.array([0.0, 0.0, 0.0, 0.0, 1.0, *range(40)])
+    series = Series.of(np.arange(45), place, times, values)
+    misfit = np.ones(45)
+    misfit[1] = 9.0
+    found = {each.cause: each.rows.tolist() for each in observed_twice(series, misfit)}
+    assert found == {"observed twice: another value": [1], "observed twice: the same value": [3]}
+    # Where every place has several, that is how the table is.
+    many = Series.of(np.arange(20), np.repeat(np.arange(10), 2), np.zeros(20), np.arange(20.0))
+    assert observed_twice(many, np.ones(20)) == []
+
+
+def test_a_model_fitted_to_the_faults_finds_them_too() -> None:
+    """It learns again without what it finds wrong; what a row of dates hides comes out then."""
+    wrong, fault = with_faults(weather())
+    wrong["value"] = wrong["value"].where(fault != "code")
+    gp = weft.SpaceTimeGP(time="time", space=("lon", "lat"), target="value", max_iterations=4, progress=None).fit(wrong)
+    found = gp.audit(wrong)
+    is_wrong = (fault != "") & (fault != "code")
+    assert is_wrong[found["row"]].mean() >= 0.9
+    assert np.isin(np.flatnonzero(is_wrong), found["row"]).mean() >= 0.9
 
 
 def test_places_elsewhere() -> None:

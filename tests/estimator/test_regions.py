@@ -4,6 +4,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
 import weft
@@ -88,3 +89,47 @@ def test_places_that_hardly_repeat_are_learned_from_small_exact_blocks():
         ).fit(train)
         errors[name] = float(np.sqrt(np.mean((gp.predict(test)["mean"] - test["y"]) ** 2)))
     assert errors["blocks"] < 0.9 * errors["bound"]
+
+
+def test_questions_are_answered_by_regions_too(table, cut_up):
+    """Fill, forecast, point and aggregate are predictions arranged otherwise, whoever answers."""
+    with_gaps = table[200:240].assign(value=lambda rows: rows["value"].where(np.arange(40) % 3 > 0))
+    expected = cut_up.predict(with_gaps)
+    filled = cut_up.fill(with_gaps)
+    gaps = filled["filled"].to_numpy()
+    assert gaps.sum() == 14
+    assert_allclose(filled["value"][gaps], expected["mean"][gaps], rtol=1e-9)
+    assert_allclose(filled["value"][~gaps], with_gaps["value"][~gaps])
+    ahead = cut_up.forecast("12h", table[["lon", "lat"]][:5])
+    assert ahead["time"].min() > table["time"][:220].max()
+    assert_allclose(ahead["sd"], cut_up.predict(ahead[["time", "lon", "lat"]])["sd"], rtol=1e-9)
+    place = {"lon": float(table["lon"][3]), "lat": float(table["lat"][3])}
+    series = cut_up.point(place, times=table["time"][:4])
+    at = pd.DataFrame({"time": table["time"][:4], **place})
+    assert_allclose(series["mean"], cut_up.predict(at)["mean"], rtol=1e-9)
+    halves = table[220:].assign(side=np.where(table["lat"][220:] > 32, "north", "south"))
+    groups = cut_up.aggregate(halves, by="side")
+    field = cut_up.predict(halves, of="field")
+    assert_allclose(groups["mean"], field.groupby(halves["side"])["mean"].mean(), rtol=1e-6)
+    # Errors of a group go together in part: between those of one value and of as many independent ones.
+    usual = field.groupby(halves["side"])["sd"].mean().to_numpy()
+    assert (groups["sd"] < usual).all()
+    assert (groups["sd"] > usual / np.sqrt(groups["rows"])).all()
+
+
+def test_an_audit_by_regions_finds_what_is_far_off(table, cut_up):
+    wrong = table[:220].copy()
+    wrong.loc[[20, 90], "value"] += 40.0
+    assert {20, 90} <= set(cut_up.audit(wrong)["row"])
+
+
+def test_regions_are_drawn(cut_up):
+    ax = cut_up.plot.regions(ax=Figure().add_subplot())
+    assert sum(len(each.get_offsets()) for each in ax.collections) == 220
+    assert [text.get_text() for text in ax.texts[:4]] == ["0", "1", "2", "3"]
+
+
+def test_one_model_has_none_to_draw(table):
+    gp = weft.SpaceTimeGP(**ARGUMENTS, regions=None, pseudo_points=8).set_params(max_iterations=0).fit(table[:60])
+    with pytest.raises(ValueError, match="one model answers for all places"):
+        gp.plot.regions()

@@ -14,6 +14,8 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
+from weft.data.geographic_files import Shapes
+from weft.data.polygons import which_polygon
 from weft.data.tables import Table, as_table, distinct_rows, frame_of_kind, numbers
 from weft.estimator.answers import quantile_name
 from weft.estimator.columns import Measurements, read_measurements
@@ -24,11 +26,11 @@ from weft.likelihoods import Gaussian
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AREA", "Asked", "aggregate", "as_grouped"]
+__all__ = ["AREA", "POLYGON", "Asked", "aggregate", "as_grouped"]
 
 logger = logging.getLogger("weft")
 
-AREA = "area"
+AREA, POLYGON = "area", "polygon"
 _PARTS_OF_TIME = ("year", "month", "day", "hour")
 # Numbers in the matrix of weights, or of draws, held at once.
 _MOST_NUMBERS = 16_000_000
@@ -46,6 +48,12 @@ class Asked:
     levels: tuple[float, ...]
     num_draws: int
     seed: int
+    polygons: Shapes | None = None
+
+    @property
+    def of_polygons(self) -> tuple[str, ...]:
+        """What makes groups and is said of polygons, not of rows."""
+        return () if self.polygons is None else (POLYGON, *self.polygons.properties)
 
 
 @final
@@ -62,7 +70,7 @@ class _Sum:
 
 def as_grouped(fitted: Fitted, data: Any, asked: Asked) -> Table:
     """`data` as a table with the columns of the model and those that make groups; of a grid they say what a row is."""
-    own = [name for name in asked.by if name not in _PARTS_OF_TIME]
+    own = [name for name in asked.by if name not in (*_PARTS_OF_TIME, *asked.of_polygons)]
     if asked.weights not in (None, AREA):
         own.append(asked.weights)
     return as_table(data, (*fitted.roles.coordinates, *own))
@@ -73,7 +81,7 @@ def aggregate(fitted: Fitted, table: Table, asked: Asked, compare: Sequence[Any]
     if asked.how not in ("mean", "sum"):
         raise ValueError(f"how must be 'mean' or 'sum'; it is {asked.how!r}")
     rows = read_measurements(table, fitted.roles, with_target=False)
-    keys, group = _groups(fitted, table, rows, asked.by)
+    keys, group = _groups(fitted, table, rows, asked)
     weights = _weights(fitted, table, rows, asked.weights)
     sums = [_sum_of(np.flatnonzero(group == number), weights, asked.how) for number in range(len(keys))]
     if compare is not None:
@@ -88,14 +96,16 @@ def aggregate(fitted: Fitted, table: Table, asked: Asked, compare: Sequence[Any]
 
 
 def _groups(
-    fitted: Fitted, table: Table, rows: Measurements, by: tuple[str, ...]
+    fitted: Fitted, table: Table, rows: Measurements, asked: Asked
 ) -> tuple["pd.DataFrame", Int[np.ndarray, " row"]]:
     """A line for each group with the columns that make it one, and the group of each row: -1 for none."""
     import pandas as pd
 
+    by = asked.by
     if not by:
         return pd.DataFrame(index=[0]), np.zeros(rows.num_rows, dtype=np.int64)
-    columns = pd.DataFrame({name: _key(fitted, table, rows, name) for name in by})
+    said = {} if asked.polygons is None else _by_polygon(fitted, rows, asked.polygons)
+    columns = pd.DataFrame({name: said[name] if name in said else _key(fitted, table, rows, name) for name in by})
     grouped = columns.groupby(list(by), sort=True, dropna=True, observed=True)
     number = grouped.ngroup()
     group = number.where(columns.notna().all(axis=1), -1).fillna(-1).to_numpy().astype(np.int64)
@@ -107,6 +117,22 @@ def _groups(
     grouped_rows = np.flatnonzero(group >= 0)
     first = grouped_rows[np.unique(group[grouped_rows], return_index=True)[1]]
     return columns.iloc[first].reset_index(drop=True), group
+
+
+def _by_polygon(fitted: Fitted, rows: Measurements, polygons: Shapes) -> "dict[str, pd.Series]":
+    """What is said of the polygon that each row lies in, nothing where it lies in none."""
+    import pandas as pd
+
+    geography = fitted.translation.scaling.geography
+    if geography is None or geography.method == "plane":
+        raise ValueError("polygons are in degrees, and the model's columns of space are not a longitude and a latitude")
+    number = which_polygon(polygons.geometries, rows.space[geography.first], rows.space[geography.second])
+    said = {POLYGON: list(range(len(polygons.geometries)))} | polygons.properties
+    inside = pd.Series(number >= 0)
+    return {
+        name: pd.Series(values, dtype=object).reindex(number).reset_index(drop=True).where(inside)
+        for name, values in said.items()
+    }
 
 
 def _key(fitted: Fitted, table: Table, rows: Measurements, name: str) -> "pd.Series":

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import stats
 
+from weft.data.missing import far_from_others, is_missing_code
 from weft.data.tables import Table, distinct_rows
 from weft.estimator.columns import Measurements, read_measurements
 from weft.estimator.fitted import Fitted
@@ -23,8 +24,9 @@ from weft.estimator.suspicions import (
     Series,
     Suspicion,
     copied,
-    is_missing_code,
+    jumped,
     misplaced,
+    observed_twice,
     shifted,
     stuck,
 )
@@ -34,15 +36,16 @@ from weft.likelihoods import Gaussian
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["audit", "learned_from_gross", "without_gross"]
+__all__ = ["audit", "learned_from_gross", "learned_from_suspects", "without_gross"]
 
+DISAGREES = "disagrees with its neighbours"
 _FOLDS = 4
 _ROUNDS = 2
 _MOST_SHIFTED = 5
-# Robust deviations from the middle of all values beyond which a value takes no part in judging others.
-_GROSS = 8.0
 # A station's share of rows found wrong, beyond which all of it takes no part.
 _MOST_WRONG = 0.5
+# A share of suspects beyond which what was learned from them is learned again without.
+_MANY_SUSPECTS = 0.02
 # Deviations within which a value set right agrees with its neighbours.
 _AGREES = 2.5
 _TAILS = (3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0, 100.0)
@@ -81,14 +84,21 @@ def learned_from_gross(fitted: Fitted) -> int:
     if not fitted.posterior.batches:
         return 0
     values = fitted.seen_values()
-    return int(np.count_nonzero(_is_gross(values[np.isfinite(values)])))
+    return int(np.count_nonzero(far_from_others(values[np.isfinite(values)])))
+
+
+def learned_from_suspects(fitted: Fitted, rows: Measurements, suspects: Int[np.ndarray, " some"]) -> bool:
+    """Whether so many of the rows a model has seen are suspects that it cannot have learned well."""
+    if len(suspects) <= _MANY_SUSPECTS * rows.num_rows or not fitted.posterior.batches:
+        return False
+    return fitted.num_repeated(rows.take(suspects)) > len(suspects) / 2
 
 
 def without_gross(rows: Measurements) -> Measurements:
     """The rows whose value is not far from all others."""
     assert rows.values is not None
     kept = ~np.isnan(rows.values)
-    kept[kept] = ~_is_gross(rows.values[kept])
+    kept[kept] = ~far_from_others(rows.values[kept])
     return rows.take(np.flatnonzero(kept))
 
 
@@ -137,7 +147,7 @@ def _look_at_range(fitted: Fitted, rows: Measurements, found: _Findings) -> Bool
     assert values is not None
     present = ~np.isnan(values)
     far = np.zeros(len(values), dtype=bool)
-    far[present] = _is_gross(values[present])
+    far[present] = far_from_others(values[present])
     found.add(np.flatnonzero(far & is_missing_code(values)), CODE)
     impossible = np.zeros(len(values), dtype=bool)
     impossible[present] = ~fitted.translation.target.transform.allows(values[present])
@@ -156,7 +166,7 @@ def _judge(
     values = fitted.translation.values(rows)
     series = Series.of(np.arange(rows.num_rows), place, fitted.translation.times(rows), np.asarray(rows.values))
     frozen = stuck(series)
-    wrong = _is_gross(values)
+    wrong = far_from_others(values)
     for each in frozen:
         wrong[each.rows] = True
     single, whole = _expectations(fitted, rows, place, wrong)
@@ -165,7 +175,7 @@ def _judge(
         tails = [_tail(single.z(values), ~wrong), _tail(whole.z(values), ~wrong)]
         # Two looks at each row.
         probability = np.minimum(1.0, 2 * np.minimum(*tails))
-        wrong = _discoveries(probability, rate) | _is_gross(values)
+        wrong = _discoveries(probability, rate) | far_from_others(values)
         for each in frozen:
             wrong[each.rows] = True
         wrong |= _mostly(wrong, place)
@@ -189,12 +199,23 @@ def _judge(
     mean, sd = (np.where(by_others, getattr(whole, name), getattr(single, name)) for name in ("mean", "sd"))
     found.mean[checked], found.sd[checked] = fitted.translation.target.moments(mean, sd)
     found.probability[checked] = np.minimum(found.probability[checked], probability)
-    for each in (*frozen, *copied(series, whole.z(values)[series.row] ** 2), *dated):
+    misfit = whole.z(values)[series.row] ** 2
+    for each in (*frozen, *copied(series, misfit), *dated, *observed_twice(series, misfit)):
         found.add(checked[each.rows], each.cause, each.probability)
     scale = _scale(whole.z(values), ~wrong)
+    known = found.cause[checked] != ""
+    levels = jumped(series, whole.z(values) / scale, ~known & ~far_from_others(values))
     alarmed = np.flatnonzero(alarms & (found.cause[checked] == ""))
+    unexplained = []
     for row, cause in zip(alarmed, _mistakes(fitted, rows, place, alarmed, mean, sd, scale), strict=True):
-        found.add(checked[row : row + 1], cause, float(probability[row]))
+        if cause == DISAGREES:
+            unexplained.append(row)
+        else:
+            found.add(checked[row : row + 1], cause, float(probability[row]))
+    for each in levels:
+        found.add(checked[each.rows], each.cause, each.probability)
+    for row in unexplained:
+        found.add(checked[row : row + 1], DISAGREES, float(probability[row]))
 
 
 def _by_other_stations(
@@ -205,12 +226,6 @@ def _by_other_stations(
         return (values[a] - whole.mean[b]) / whole.sd[b] / scale
 
     return apart
-
-
-def _is_gross(values: Float[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
-    middle = float(np.median(values))
-    spread = 1.4826 * float(np.median(np.abs(values - middle)))
-    return np.abs(values - middle) > _GROSS * max(spread, 1e-300)
 
 
 def _mostly(wrong: Bool[np.ndarray, " row"], place: Int[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
@@ -337,7 +352,7 @@ def _mistakes(
     names = list(MISTAKES)
     for line, row in enumerate(alarmed):
         if not agrees[line].any():
-            causes.append("disagrees with its neighbours")
+            causes.append(DISAGREES)
             continue
         votes = agrees[place[alarmed] == place[row]].sum(axis=0)
         best = np.lexsort((fits[line], -votes * agrees[line], ~agrees[line]))[0]

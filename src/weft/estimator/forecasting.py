@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.clock import UNIT_SECONDS, Clock, read_time_step
-from weft.data.tables import GridTable, Table, as_table, distinct_rows, frame_of_kind
+from weft.data.tables import GridTable, Table, as_table, distinct_rows, frame_of_kind, time_columns
 from weft.estimator.defaults import median_step
 from weft.estimator.fitted import Fitted
 from weft.estimator.gridding import time_coordinate
@@ -16,7 +16,7 @@ from weft.estimator.gridding import time_coordinate
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["future_times", "rows_ahead", "station_columns", "stations"]
+__all__ = ["future_times", "in_clock_units", "rows_ahead", "station_columns", "stations"]
 
 # Steps of so many days and more may be months of a calendar.
 _SHORTEST_MONTH = 28.0
@@ -27,7 +27,7 @@ _FEWEST_ROWS = 2.0
 
 def future_times(clock: Clock, seen: Float[np.ndarray, " time"], horizon: Any) -> Float[np.ndarray, " ahead"]:
     """Times after the last one seen, up to `horizon` later, at the usual step between times."""
-    length = _in_clock_units(horizon, clock)
+    length = in_clock_units(horizon, clock)
     last = float(seen[-1])
     months = _months_of_a_step(clock, seen)
     if months is not None:
@@ -82,9 +82,10 @@ def rows_ahead(fitted: Fitted, at: Any, times: Float[np.ndarray, " time"]) -> An
     import pandas as pd
 
     kept = np.arange(places.num_rows)
-    if roles.time in places.names:
+    own_times = time_columns(places.names, roles.time)
+    if set(own_times) <= set(places.names):
         kept = _distinct_places(fitted, places)
-    names = [name for name in places.names if name not in (roles.time, roles.target)]
+    names = [name for name in places.names if name not in (*own_times, roles.target)]
     when = fitted.translation.clock.restore(times)
     columns = {roles.time: when.iloc[np.repeat(np.arange(len(times)), len(kept))].reset_index(drop=True)}
     again = np.tile(kept, len(times))
@@ -119,7 +120,7 @@ def _grid_ahead(fitted: Fitted, grid: GridTable, times: Float[np.ndarray, " time
     return dataset.assign_coords({roles.time: time_coordinate(fitted.translation.clock, roles.time, times)})
 
 
-def _in_clock_units(horizon: Any, clock: Clock) -> float:
+def in_clock_units(horizon: Any, clock: Clock) -> float:
     if clock.kind == "number":
         try:
             length = float(horizon)

@@ -7,6 +7,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy import special
 from scipy.spatial import cKDTree
 
 __all__ = [
@@ -15,34 +16,14 @@ __all__ = [
     "Series",
     "Suspicion",
     "copied",
-    "is_missing_code",
+    "jumped",
     "misplaced",
+    "observed_twice",
     "shifted",
     "stuck",
 ]
 
 CODE = "code for a missing value"
-# What people write for "no value" in a column of numbers.
-_CODES = np.array(
-    [
-        9999.0,
-        999.0,
-        99.0,
-        999.9,
-        99.9,
-        9999.9,
-        99999.0,
-        999.99,
-        9999.99,
-        99.99,
-        32767.0,
-        32768.0,
-        888.0,
-        8888.0,
-        1e20,
-        9.96921e36,
-    ]
-)
 # A run is suspicious where fewer than so many such runs are expected by chance in the whole table.
 _CHANCE = 0.01
 # Rows by which the share of equal pairs in a table counts beside a station's own.
@@ -53,6 +34,11 @@ _SHORTEST_SHIFT = 20
 # so odds alone say too much: the mean squares must also be clearly too large as dated, and about right as shifted.
 _SHIFT_ODDS = 12.0
 _TOO_LARGE, _ABOUT_RIGHT = 4.0, 2.0
+# Rows on either side of a jump; deviations by which levels must differ, and standard errors of their difference.
+_SHORTEST_LEVEL = 15
+_LEAST_JUMP, _JUMP_ERRORS = 2.0, 8.0
+# A share of rows at a time and place of another beyond which a table means it so.
+_MOST_TWICE = 0.1
 
 # How a wrong value came about, and the way back to the right one.
 MISTAKES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -93,10 +79,6 @@ class Series:
         tick = np.unique(times, return_inverse=True)[1]
         order = np.lexsort((tick, place))
         return cls(rows[order], place[order], tick[order], values[order])
-
-
-def is_missing_code(values: Float[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
-    return np.isin(np.abs(values), _CODES)
 
 
 def stuck(series: Series) -> list[Suspicion]:
@@ -202,6 +184,61 @@ def shifted(
             chance = float(np.exp(threshold - _SHIFT_ODDS - gain))
             found.append((gain, Suspicion(series.row[rows], word, chance)))
     return [suspicion for _, suspicion in sorted(found, key=lambda each: -each[0])]
+
+
+def jumped(series: Series, residual: Float[np.ndarray, " row"], trusted: Bool[np.ndarray, " row"]) -> list[Suspicion]:
+    """Stations whose level changes for good against what the others say: moved, recalibrated, or another instrument.
+
+    `residual` is each row's value less what other stations expect, in deviations. Errors of following times go together, so the
+    standard error is that of as many independent ones as they are worth (by their correlation at one step). The side that is
+    farther from the others is the wrong one.
+    """
+    found = []
+    for place in np.unique(series.place):
+        own = np.flatnonzero((series.place == place) & trusted[series.row])
+        if len(own) < 2 * _SHORTEST_LEVEL:
+            continue
+        each = residual[series.row[own]]
+        sums, counts = np.cumsum(each)[:-1], np.arange(1, len(each))
+        means = sums / counts, (each.sum() - sums) / (len(each) - counts)
+        allowed = (counts >= _SHORTEST_LEVEL) & (len(each) - counts >= _SHORTEST_LEVEL)
+        # Of least squares, the best split.
+        gain = np.where(allowed, counts * (len(each) - counts) * (means[0] - means[1]) ** 2, -np.inf)
+        split = int(np.argmax(gain)) + 1
+        before, after = each[:split].mean(), each[split:].mean()
+        rest = each - np.where(np.arange(len(each)) < split, before, after)
+        spread = float(np.sqrt(np.mean(rest**2)))
+        if spread == 0.0:
+            continue
+        together = min(max(float(np.mean(rest[1:] * rest[:-1])) / spread**2, 0.0), 0.95)
+        worth = (1 - together) / (1 + together)
+        error = spread * np.sqrt((1 / split + 1 / (len(each) - split)) / worth)
+        if abs(after - before) > max(_JUMP_ERRORS * error, _LEAST_JUMP * max(spread, 1.0)):
+            later = abs(after) > abs(before)
+            rows = series.row[own[split:]] if later else series.row[own[:split]]
+            chance = float(special.erfc(abs(after - before) / error / np.sqrt(2)))
+            found.append(Suspicion(rows, "jump: another level " + ("from here on" if later else "up to here"), chance))
+    return found
+
+
+def observed_twice(series: Series, misfit: Float[np.ndarray, " row"]) -> list[Suspicion]:
+    """Rows at the time and place of another: of several, all but the one that fits its neighbours best.
+
+    Where more than a tenth of all rows are, that is how the table is (sales, samples), and none is wrong.
+    """
+    again = (np.diff(series.place) == 0) & (np.diff(series.tick) == 0)
+    if not again.any() or np.count_nonzero(again) > _MOST_TWICE * len(series.row):
+        return []
+    found = []
+    for start, stop in _runs(again):
+        group = np.arange(start, stop + 1)
+        best = group[np.argmin(misfit[group])]
+        others = group[group != best]
+        same = series.value[others] == series.value[best]
+        for rows, word in ((others[same], "the same value"), (others[~same], "another value")):
+            if len(rows):
+                found.append(Suspicion(series.row[rows], f"observed twice: {word}", 0.0))
+    return found
 
 
 def misplaced(longitude: Float[np.ndarray, " place"], latitude: Float[np.ndarray, " place"]) -> list[tuple[int, str]]:

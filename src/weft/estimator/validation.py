@@ -3,6 +3,7 @@
 
 import itertools
 import logging
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,13 +14,15 @@ from weft.estimator.budget import num_folds_within, work_of_model
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.evaluation import Sheet, joined, make_sheet, rows_frame, score_beside_baselines, tidy_scores
 from weft.estimator.fitted import Fitted
+from weft.estimator.forecasting import in_clock_units
+from weft.estimator.lead_times import scores_by_lead, splits_ahead, with_leads
 from weft.estimator.learning import learn, translation_for
 from weft.estimator.translation import Translation
 from weft.folds import assign_folds, splits
 from weft.inference.executor import current_executor
 from weft.options import Options
 
-__all__ = ["NUM_FOLDS", "OUTPUTS", "cross_validate", "folds_of"]
+__all__ = ["NUM_FOLDS", "OUTPUTS", "ahead_of", "cross_validate", "folds_of"]
 
 OUTPUTS = ("scores", "rows")
 NUM_FOLDS = 5
@@ -37,11 +40,13 @@ def cross_validate(
     num_folds: int | None,
     output: str,
     seed: int,
+    horizon: Any = None,
 ) -> Any:
     """Scores of each held-out row (`output="rows"`) or summed up; `fitted` keeps its parameters, None learns each time.
 
     Rows without a value are left out of every fold: they teach nothing and cannot be scored. Without `num_folds` there
-    are five, of which a large model predicts as many as its work allows.
+    are five, of which a large model predicts as many as its work allows. With a `horizon`, folds are forecasts from as many
+    origins, and scores are also told by lead time.
     """
     if output not in OUTPUTS:
         raise ValueError(f"output must be one of {', '.join(OUTPUTS)}; it is {output!r}")
@@ -50,7 +55,11 @@ def cross_validate(
     require_whole("seed", seed, 0)
     translation = translation_for(settings, roles, rows) if fitted is None else fitted.translation
     sheet = make_sheet(rows, translation)
-    present, folds = folds_of(sheet, by, count, seed)
+    if horizon is None:
+        present, folds = folds_of(sheet, by, count, seed)
+        held_out = splits(folds, by)
+    else:
+        present, held_out = ahead_of(sheet, translation, by, horizon, count)
     predicted = count if num_folds is not None or fitted is None else _folds_worth(fitted, count)
     if predicted < count:
         logger.info(
@@ -62,7 +71,7 @@ def cross_validate(
         )
     parts = [
         (fold, present[train], present[test])
-        for fold, (train, test) in enumerate(itertools.islice(splits(folds, by), predicted))
+        for fold, (train, test) in enumerate(itertools.islice(held_out, predicted))
     ]
     told = _Told(settings, roles, rows, fitted, translation, sheet, seed, by == "time")
     executor = current_executor()
@@ -72,8 +81,24 @@ def cross_validate(
     else:
         # One after another: each has all processors.
         frames = [_scored_fold(told, part) for part in parts]
-    frame = joined(frames)
-    return frame if output == "rows" else tidy_scores(frame, float(np.std(sheet.values[present])), by)
+    if horizon is not None:
+        ends = [float(sheet.times[seen].max()) for _, seen, _ in parts]
+        frames = [frame.assign(lead=frame["time"] - end) for frame, end in zip(frames, ends, strict=True)]
+    frame = joined(frames) if horizon is None else with_leads(joined(frames), translation.clock)
+    if output == "rows":
+        return frame
+    target_sd = float(np.std(sheet.values[present]))
+    return joined([tidy_scores(frame, target_sd, by), scores_by_lead(frame, target_sd, by)])
+
+
+def ahead_of(
+    sheet: Sheet, translation: Translation, by: str, horizon: Any, count: int
+) -> tuple[Int[np.ndarray, " present"], Iterator[tuple[np.ndarray, np.ndarray]]]:
+    """Rows with a value, and for each origin those before it and those up to a horizon after it."""
+    if by != "time":
+        raise ValueError(f"a horizon is for rows held out by 'time'; they are held out by {by!r}")
+    present = np.flatnonzero(~np.isnan(sheet.values))
+    return present, splits_ahead(sheet.times[present], in_clock_units(horizon, translation.clock), count)
 
 
 class _Told(NamedTuple):
