@@ -8,6 +8,8 @@ from collections.abc import Mapping
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "reproduce": ("pooch", "requests", "PIL"),
     "dask": ("dask", "distributed"),
+    "excel": ("openpyxl",),
+    "geo": ("pyogrio", "rasterio", "shapely"),
 }
 
 

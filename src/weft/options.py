@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     Columns = str | Sequence[str]
     GivenCovariates = Columns | Mapping[str, Literal["linear", "local"]]
+    MissingValues = float | Sequence[float]
     GivenKernel = Separable | SumSeparable | None
     GivenLikelihood = Likelihood | LikelihoodName
     GivenPoints = int | Literal["auto"] | npt.NDArray[np.floating[Any]] | FeatureMap | None
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     ProgressStyle = Literal["auto", "bar", "log"] | None
 else:
     # To a running program anything may be given: `fit` says in a sentence what is wrong with it.
-    Columns = GivenCovariates = GivenKernel = GivenLikelihood = GivenPoints = GivenTransform = Any
+    Columns = MissingValues = GivenCovariates = GivenKernel = GivenLikelihood = GivenPoints = GivenTransform = Any
     Seasons = GivenComponents = GivenHabits = LearningRows = ProgressStyle = Any
 
 __all__ = ["HeldOutBy", "Of", "Options", "Written", "written_options"]
@@ -103,11 +104,18 @@ def _declared(options: type[T]) -> type[T]:
 class Options:
     """Arguments of `SpaceTimeGP`, which tells what they mean. Those that are not written anywhere are for Python alone."""
 
-    time: str = _data(str, "The column of times. Guessed if not given, as are --space and --target.", example="date")
+    time: str | tuple[str, ...] = _data(
+        str,
+        "The column of times, or several, such as year,month,day. Guessed if not given, as are --space and --target.",
+        example="date",
+    )
     space: Columns = _data(
         tuple[str, ...], "Columns that say where, such as lat,lon,elevation.", example=("lat", "lon")
     )
     target: str = _data(str, "The column to learn.", example="value")
+    missing: MissingValues = _data(
+        tuple[float, ...], "Values of the target that mean there is none, such as -9999.", default=(), example=(-9999,)
+    )
     covariates: GivenCovariates = _data(
         tuple[str, ...],
         "Columns with linear effects (name:local: slopes that vary in space), or of kinds: an effect a level.",

@@ -12,15 +12,17 @@ import numpy as np
 
 from weft.arrays import Given, require_whole
 from weft.data.archive import write_archive
+from weft.data.geographic_files import read_shapes
+from weft.data.polygons import check_polygons
 from weft.data.tables import AnyTable, GridTable, Table, as_table
 from weft.data.transforms import check_levels
 from weft.distributed.clients import active_client, tasks_on
 from weft.distributed.lazy import answer_lazily, answers_of_parts, in_one_piece, is_on_dask
 from weft.distributed.reading import gathered
-from weft.estimator.aggregating import Asked, aggregate, as_grouped
+from weft.estimator.aggregating import POLYGON, Asked, aggregate, as_grouped
 from weft.estimator.answers import answer_columns, as_answer, stack_draws
-from weft.estimator.auditing import audit, learned_from_gross, without_gross
-from weft.estimator.columns import Roles, read_measurements, roles_among
+from weft.estimator.auditing import audit, learned_from_gross, learned_from_suspects, without_gross
+from weft.estimator.columns import Measurements, Roles, read_measurements, roles_among
 from weft.estimator.evaluation import MODEL, joined, summaries_of
 from weft.estimator.filling import fill
 from weft.estimator.fitted import Fitted
@@ -39,6 +41,7 @@ from weft.estimator.virtual_station import rows_at
 from weft.estimator.wide import regions_table
 from weft.inference.prediction import check_of
 from weft.likelihoods import RowExtras
+from weft.notebook import facts_html
 from weft.options import HeldOutBy, Of, Options
 from weft.training.estimate import available_memory
 from weft.training.progress import Iteration
@@ -65,7 +68,8 @@ _BYTES_PER_ROW = 600
 class SpaceTimeGP(Options):
     """A Gaussian process of space and time, fitted to a table and answering with tables.
 
-    `time`, `space`, `target` and `covariates` name columns. Columns of longitude and latitude (or easting and northing)
+    `time`, `space`, `target` and `covariates` name columns; a time may be in several, `("year", "month", "day")`. Values of the target
+    that are `missing`, such as -9999, mean there is none. Columns of longitude and latitude (or easting and northing)
     are measured in kilometres, others of space in their standard deviations; `covariates` have linear effects, those of text,
     categories or yes and no an effect for each level, shrunk as far as levels are alike; `{"ndvi": "local"}` lets a slope vary in
     space (`slopes`). The
@@ -284,6 +288,7 @@ class SpaceTimeGP(Options):
         how: str = "mean",
         of: Given[Of] = "field",
         compare: Sequence[Any] | None = None,
+        polygons: Any = None,
         quantiles: Sequence[float] = (0.05, 0.95),
         num_draws: int = 500,
         seed: int = 0,
@@ -297,6 +302,9 @@ class SpaceTimeGP(Options):
 
         `compare=("a", "b")` gives the first group less the second as one row, with the uncertainty of the *difference*:
         errors that both share cancel. Groups are told by their value of the last column of `by`, or by tuples of all.
+
+        `polygons` is a GeoJSON file or dict (or a GeoPackage): `by` may then name what is said of them, or "polygon", their number.
+        Rows in none are left out, and said; those in several are in the first.
         """
         check_of(of)
         require_whole("num_draws", num_draws, 2)
@@ -304,7 +312,11 @@ class SpaceTimeGP(Options):
         levels = tuple(check_levels(np.atleast_1d(quantiles)).tolist())
         names = (by,) if isinstance(by, str) else tuple(by)
         fitted = self._learned()
-        asked = Asked(names, weights, how, of, levels, num_draws, seed)
+        shapes = None if polygons is None else read_shapes(polygons)
+        if shapes is not None:
+            check_polygons(shapes.geometries, "polygons")
+            names = names or (POLYGON,)
+        asked = Asked(names, weights, how, of, levels, num_draws, seed, shapes)
         return aggregate(fitted, as_grouped(fitted, table, asked), asked, compare)
 
     @in_float64
@@ -313,23 +325,32 @@ class SpaceTimeGP(Options):
 
         `value`, `expected` and `sd` without the row (or without its station, where that says more), the `probability` of a value
         so far off where nothing is wrong, the likely `cause`, and `row`, its number. Causes: a code for a missing value, a sign, a
-        unit or a decimal point, a stuck sensor, a copied station, shifted dates, swapped coordinates. Rows not listed are not
+        unit or a decimal point, a stuck sensor, a copied station, shifted dates, swapped coordinates, a time and place observed
+        twice, a level that jumps. Rows not listed are not
         suspicious; about a share `rate` of those listed will be right after all. Nothing is changed.
 
         A model that has learned from values far from all others (a thousand times -9999) is no judge: the table without such values
-        is then fitted again first, for the audit alone.
+        is then fitted again first, for the audit alone. One that has learned from rows it finds wrong judges again, fitted to the
+        others.
         """
         fitted = self._learned()
         asked = fitted.roles.table(table, with_target=True)
-        num_gross = learned_from_gross(fitted)
+        rows = read_measurements(asked, fitted.roles, with_target=True)
+
+        def relearned(kept: Measurements, why: str, number: int) -> Fitted:
+            logger.info("the model learned from %d %s; fitting again without, to audit", number, why)
+            return learn(options_among(self.get_params()), fitted.roles, kept, progress=self.progress).fitted
+
+        judge, num_gross = fitted, learned_from_gross(fitted)
         if num_gross:
-            logger.info(
-                "the model learned from %d values far from all others; fitting again without, to audit", num_gross
-            )
-            rows = without_gross(read_measurements(asked, fitted.roles, with_target=True))
-            options = options_among(self.get_params())
-            fitted = learn(options, fitted.roles, rows, progress=self.progress).fitted
-        return audit(fitted, asked, rate)
+            judge = relearned(without_gross(rows), "values far from all others", num_gross)
+        found = audit(judge, asked, rate)
+        suspects = found["row"].to_numpy()
+        if learned_from_suspects(fitted, rows, suspects):
+            others = np.setdiff1d(np.flatnonzero(~np.isnan(np.asarray(rows.values))), suspects)
+            judge = relearned(rows.take(others), "rows that it finds wrong", len(suspects))
+            found = audit(judge, asked, rate)
+        return found
 
     @in_float64
     def suggest(self, at: Given[AnyTable], num: int = 1, *, time: Any = None) -> "pd.DataFrame":
@@ -392,6 +413,7 @@ class SpaceTimeGP(Options):
         folds: int | None = None,
         *,
         refit: bool = False,
+        horizon: Any = None,
         output: Given[Literal["scores", "rows"]] = "scores",
         seed: int | None = None,
     ) -> "pd.DataFrame":
@@ -401,8 +423,9 @@ class SpaceTimeGP(Options):
         stretch from what came before it. Parameters learned by `fit` are used again and only the rows are held out, so
         scores are a little flattering where parameters are many and rows few; `refit=True` learns anew for every fold,
         which takes as many fits. `folds` is 5 unless given; of those, a model so large that each takes minutes predicts
-        fewer, and says so, unless the number is given. `output="rows"` gives the scores of every row instead, for
-        `weft.compare`.
+        fewer, and says so, unless the number is given. `by="time", horizon="90D"` forecasts so far from as many origins, and the
+        frame also has scores by lead time (`fold` "up to 1 day", "up to 2 days", "up to 4 days", ...). `output="rows"` gives the
+        scores of every row instead, for `weft.compare`.
         """
         fitted = None if refit else self._learned()
         seen = self._roles().table(table, with_target=True)
@@ -417,6 +440,7 @@ class SpaceTimeGP(Options):
             num_folds=folds,
             output=output,
             seed=self.seed if seed is None else seed,
+            horizon=horizon,
         )
 
     @in_float64
@@ -490,7 +514,7 @@ class SpaceTimeGP(Options):
 
     @property
     def plot(self) -> "Plots":
-        """Pictures by matplotlib: `gp.plot.map(time)`, `.series(station)`, `.components()`, `.calibration(table)`."""
+        """Pictures by matplotlib: `gp.plot.map(time)`, `.series(station)`, `.components()`, `.calibration(table)`, `.regions()`."""
         from weft.plots import Plots
 
         self._learned()
@@ -501,6 +525,13 @@ class SpaceTimeGP(Options):
             f"{name}={value!r}" for name, value in self.get_params().items() if not _is_same(value, _DEFAULTS[name])
         ]
         return f"SpaceTimeGP({', '.join(changed)})"
+
+    def _repr_html_(self) -> str:
+        if getattr(self, "fitted_", None) is None:
+            return facts_html([["not fitted yet", repr(self)]])
+        header, *lines = self.summary().splitlines()
+        what, _, counts = header.partition(": ")
+        return facts_html([[what, counts], *(line.strip().partition("  ")[::2] for line in lines)])
 
     def __sklearn_tags__(self) -> Any:
         return regressor_tags()

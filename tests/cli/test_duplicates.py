@@ -9,7 +9,7 @@ import pandas as pd
 
 from tests.cli.conftest import COLUMNS, Run, assert_refused
 from weft.project.settings import ReportSettings, Settings
-from weft.project.surveys import surveyed
+from weft.project.surveys import arranged, surveyed
 
 
 def test_copies_are_refused_before_any_fit(run: Run, folder: pathlib.Path, small_table: pathlib.Path) -> None:
@@ -37,7 +37,7 @@ def test_check_counts_copies_and_says_what_becomes_of_them(run: Run, small_table
 def test_which_copies_may_be_measurements(small_table: pathlib.Path) -> None:
     def objection(data: pd.DataFrame, *, target: str = "tmax", **said: Any) -> str | None:
         known = Settings(options={"time": "date", "space": ("lat", "lon"), "target": target}, **said)
-        return surveyed(known, data, advised=False).objection
+        return surveyed(known, arranged(data, None, known.options), advised=False).objection
 
     table = pd.read_csv(small_table)
     flats = table.drop(columns="station")

@@ -108,7 +108,7 @@ def test_other_columns_are_standardised_over_places_and_lengths_come_back_in_the
     np.testing.assert_array_equal(places[:, 3], 0.0)
     lengths = scaling.lengths(np.array([0.5, 80.0, 90.0, 2.0]))
     assert lengths == {
-        "elevation": (50.0, "units of elevation"),
+        "elevation": (50.0, "m"),
         "east": (80.0, "km"),
         "north": (90.0, "km"),
         "slope": (2.0, "units of slope"),

@@ -22,6 +22,7 @@ WRITTEN = {
     "target": ("what", "what", "what"),
     "covariates": (["wind"], ("wind",), "wind"),
     "noise_variance": ("variance", "variance", "variance"),
+    "missing": ([-9999.0, 99.5], (-9999.0, 99.5), "-9999,99.5"),
     "exposure": ("area", "area", "area"),
     "lower": ("least", "least", "least"),
     "upper": ("most", "most", "most"),

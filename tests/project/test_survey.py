@@ -77,7 +77,7 @@ def test_a_survey_says_what_it_cannot_tell() -> None:
     assert "no column looks like the time" in str(found)
     assert found.counts is None
     assert "<li>no column looks like the time" in found._repr_html_()
-    with pytest.raises(ValueError, match="cannot tell which column is the time; name it with --time"):
+    with pytest.raises(ValueError, match="cannot tell which column is the time; name it with time="):
         found.estimator()
 
 

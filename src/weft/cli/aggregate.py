@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """`weft aggregate`."""
 
+import pathlib
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -24,6 +25,9 @@ def aggregate(
     compare: Annotated[
         str | None, Parameter(help="Two groups, a,b: their difference a - b, with its own uncertainty.")
     ] = None,
+    polygons: Annotated[
+        pathlib.Path | None, Parameter(help="GeoJSON or GeoPackage, whose properties may make groups (--by name).")
+    ] = None,
     quantiles: Quantiles = "0.05,0.95",
     of: Of = "field",
     json: AsJson = False,
@@ -37,6 +41,7 @@ def aggregate(
         weights=weights,
         how=how,
         compare=names_in(compare),
+        polygons=polygons,
         quantiles=numbers_in(quantiles, "--quantiles"),
         of=of,
     )

@@ -50,7 +50,7 @@ app = App(
     name="weft",
     help="Gaussian processes for tables of measurements taken at places through time.",
     help_epilogue=(
-        "Files are csv, parquet, NetCDF or Zarr by their names. "
+        "Files are text (csv, tsv, txt), parquet, NetCDF or Zarr by their names; Excel, GeoPackage, GeoJSON and GeoTIFF are read too. "
         "Exit status: 0 success, 1 a fault of weft, 2 wrong input, 130 interrupted."
     ),
     help_format="plaintext",

@@ -13,6 +13,7 @@ from weft.cli.options import (
     ColumnOptions,
     Config,
     ModelOptions,
+    Places,
     RowsFile,
     TableOfConfig,
     names_in,
@@ -31,11 +32,15 @@ def evaluate(
     ] = None,
     by: Annotated[str | None, Parameter(help="random, station, block, time; several separated by commas.")] = None,
     folds: Annotated[int | None, Parameter(help="5 if not given, of which a very large model predicts fewer.")] = None,
+    horizon: Annotated[
+        str | None, Parameter(help="With --by time: forecast so far, such as 90D, and score by lead time.")
+    ] = None,
     refit: Annotated[bool, Parameter(help="Learn anew for every fold: as many fits.", show_default=False)] = False,
     output: Annotated[
         pathlib.Path | None, Parameter(name=["--output", "-o"], help="Also write the table of scores here.")
     ] = None,
     rows: RowsFile = None,
+    places: Places = None,
     config: Config = None,
     columns: ColumnOptions = DEFAULT_COLUMNS,
     options: ModelOptions = DEFAULT_MODEL,
@@ -44,7 +49,7 @@ def evaluate(
     """Cross-validate: hold rows out, predict them, and score that beside naive baselines."""
     from weft.project import evaluate_file
 
-    settings = settings_from(config, table, columns, options).held_out_by(names_in(by), folds)
+    settings = settings_from(config, table, columns, options, places=places).held_out_by(names_in(by), folds, horizon)
     found = evaluate_file(
         settings, model=model, advised=config is None, refit=refit, output=output, rows=rows, say=remark
     )

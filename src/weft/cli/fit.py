@@ -15,6 +15,7 @@ from weft.cli.options import (
     Config,
     KeepDuplicates,
     ModelOptions,
+    Places,
     Scheduler,
     TableOfConfig,
     Workers,
@@ -31,6 +32,7 @@ def fit(
     output: Annotated[pathlib.Path, Parameter(name=["--output", "-o"], help="Where the model goes.")] = pathlib.Path(
         "model.weft"
     ),
+    places: Places = None,
     config: Config = None,
     resume: Annotated[
         bool, Parameter(help="Go on from where an interrupted fit to this output stopped.", show_default=False)
@@ -49,7 +51,7 @@ def fit(
     from weft.distributed import cluster
     from weft.project import fit_file, fitted_record, was_interrupted
 
-    settings = settings_from(config, table, columns, model, keep_duplicates=keep_duplicates)
+    settings = settings_from(config, table, columns, model, keep_duplicates=keep_duplicates, places=places)
     with cluster(workers, scheduler) as client:
         gp = fit_file(settings, output, advised=config is None, resume=resume, say=remark, client=client)
     emit(fitted_record(gp) | {"model": str(output)}, f"{gp.summary()}\nsaved {output}", as_json=json)

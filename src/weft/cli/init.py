@@ -6,25 +6,31 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from weft.cli.options import AsJson
+from weft.cli.options import DEFAULT_COLUMNS, DEFAULT_MODEL, AsJson, ColumnOptions, Places, settings_from
 from weft.cli.printing import emit
 
 __all__ = ["init"]
 
 
 def init(
-    table: Annotated[pathlib.Path, Parameter(help="csv, parquet, NetCDF or Zarr.")],
+    table: Annotated[pathlib.Path, Parameter(help="Text, parquet, Excel, NetCDF, Zarr or GeoPackage, by its name.")],
     *,
     output: Annotated[pathlib.Path, Parameter(name=["--output", "-o"], help="The file to write.")] = pathlib.Path(
         "weft.toml"
     ),
+    places: Places = None,
     force: Annotated[bool, Parameter(help="Replace the file if it is there.", show_default=False)] = False,
+    columns: ColumnOptions = DEFAULT_COLUMNS,
     json: AsJson = False,
 ) -> None:
-    """Look at a table, say which column is what and why, and write a commented weft.toml."""
+    """Look at a table, say which column is what and why, and write a commented weft.toml.
+
+    What is known already (--time, --space, --target, ...) is not guessed.
+    """
     from weft.project import start
 
-    _, reasons, notes = start(table, output, replace=force)
+    settings = settings_from(None, table, columns, DEFAULT_MODEL, places=places)
+    _, reasons, notes = start(settings, output, replace=force)
     words = [f"{role}: {reason}" for role, reason in reasons.items()] + list(notes)
     text = "\n".join([*words, f"wrote {output}; look it over, then `weft check {output}` and `weft run {output}`"])
     emit({"config": str(output), "reasons": reasons, "notes": list(notes)}, text, as_json=json)

@@ -3,6 +3,7 @@
 
 import dataclasses
 import pathlib
+import re
 import shlex
 import sys
 import types
@@ -27,6 +28,7 @@ __all__ = [
     "ModelFile",
     "ModelOptions",
     "Of",
+    "Places",
     "Quantiles",
     "Rows",
     "RowsFile",
@@ -44,6 +46,7 @@ __all__ = [
 ]
 
 INTERRUPTED = 130
+_NUMBER = re.compile(r"-?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?")
 
 ModelFile = Annotated[pathlib.Path, Parameter(help="A file written by fit.")]
 RowsOrGrid = Annotated[
@@ -55,10 +58,15 @@ RowsFile = Annotated[
     pathlib.Path | None, Parameter(help="Also write the scores of every row here, for `weft compare`.")
 ]
 TableOfConfig = Annotated[
-    pathlib.Path | None, Parameter(help="csv, parquet, NetCDF or Zarr; may be left out if the config names it.")
+    pathlib.Path | None,
+    Parameter(help="Text, parquet, Excel, NetCDF, Zarr or GeoPackage; may be left out if the config names it."),
+]
+Places = Annotated[
+    pathlib.Path | None,
+    Parameter(help="A second table, which says where the stations of the first are, by their names."),
 ]
 TableOutput = Annotated[
-    pathlib.Path, Parameter(name=["--output", "-o"], help="csv, parquet, NetCDF or Zarr, by its name.")
+    pathlib.Path, Parameter(name=["--output", "-o"], help="csv, tsv, parquet, NetCDF or Zarr, by its name.")
 ]
 AsJson = Annotated[bool, Parameter(name="--json", help="One line of JSON instead of text.", show_default=False)]
 Config = Annotated[
@@ -133,6 +141,7 @@ def settings_from(
     model: ModelOptions,
     *,
     keep_duplicates: bool = False,
+    places: pathlib.Path | None = None,
 ) -> "Settings":
     """The config's settings, or none, with every option that was given put in their place."""
     import msgspec
@@ -145,6 +154,7 @@ def settings_from(
     return msgspec.structs.replace(
         settings.with_options(**options),
         table=settings.table if table is None else str(table),
+        places=settings.places if places is None else str(places),
         keep_duplicates=settings.keep_duplicates or keep_duplicates,
     )
 
@@ -169,4 +179,4 @@ def _read(value: Any, kind: Any) -> Any:
             return tuple(_read(part, typing.get_args(each)[0]) for part in names_in(value) or ())
     if int in kinds and value.isdecimal():
         return int(value)
-    return float(value) if float in kinds and value.replace(".", "", 1).isdecimal() else value
+    return float(value) if float in kinds and _NUMBER.fullmatch(value) else value

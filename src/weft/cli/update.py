@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from weft.cli.options import AsJson, ModelFile, Rows
+from weft.cli.options import AsJson, ModelFile, Places, Rows
 from weft.cli.printing import emit, remark
 
 __all__ = ["update"]
@@ -17,12 +17,13 @@ def update(
     table: Rows,
     *,
     output: Annotated[pathlib.Path, Parameter(name=["--output", "-o"], help="Where the new model goes.")],
+    places: Places = None,
     json: AsJson = False,
 ) -> None:
     """Take new rows into a model without learning again."""
     from weft.project import update_file
 
-    added, repeated, num_rows = update_file(model, table, output)
+    added, repeated, num_rows = update_file(model, table, output, places=places)
     if repeated:
         remark(
             f"weft: note: {repeated:,} of {added:,} rows are at a time and place the model has a value for already; "

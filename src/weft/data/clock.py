@@ -14,6 +14,7 @@ from jaxtyping import Float, Int
 
 from weft.data.schema import require_choice
 from weft.data.tables import Table, name_rows, numbers, require_spread
+from weft.data.time_parts import time_column
 from weft.data.time_text import TextTimes, is_iso_format, read_time_text, write_time_text
 
 if TYPE_CHECKING:
@@ -282,9 +283,9 @@ def _require_zone(name: str) -> None:
 
 
 def times_of(table: Table, name: str) -> Times:
-    """A table's column of times, the same object every time, so that it is parsed once."""
+    """A table's column of times, or its parts joined, the same object every time, so that it is parsed once."""
     if name not in table.parsed:
-        table.parsed[name] = Times(table.column(name))
+        table.parsed[name] = Times(time_column(table, name))
     return table.parsed[name]
 
 

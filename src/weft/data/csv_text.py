@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import itertools
+import logging
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
@@ -13,12 +14,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool
 
+from weft.data.headers import BLANKS, Header, find_header, is_missing_word, is_names
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["read_csv", "require_flat", "write_csv"]
 
-_SEPARATORS = (",", ";", "\t", "|")
+logger = logging.getLogger("weft")
+
 _SNIFFED_CHARACTERS = 262_144
 _SNIFFED_ROWS = 2000
 _SCANNED_BYTES = 1_048_576
@@ -28,28 +32,36 @@ _LONGEST_CODE = 64
 _LEADING_ZERO = re.compile(r"\s*0\d+\s*")
 # Arrow would read these as times, and have to read all of the file again to give the text.
 _TIME = re.compile(r"\d+[-:].*")
-# What Arrow takes for "no value" among numbers, in lower case.
-_MISSING_WORDS = frozenset({"na", "n/a", "nan", "-nan", "null", "#n/a", "#na", "#n/a n/a"})
 
 
 def read_csv(path: pathlib.Path) -> "pa.Table":
-    """The table in a csv file, plain or gzipped, separated by comma, semicolon, tab or bar.
+    """The table in a text file, plain or gzipped, separated by comma, semicolon, tab, bar or blanks.
 
     Numbers become numbers, with decimal commas too where commas do not separate; times stay text, exactly as written,
-    and so do codes such as 007. Blanks around column names are left out.
+    and so do codes such as 007. Blanks around column names are left out. Lines above the header and a line of units below
+    it are passed over, and said.
     """
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
     head = _read_head(path)
-    separator = _separator(head)
-    text_columns, decimal_point = _sniff(head, separator, path)
+    header = find_header(head)
+    _say_what_is_passed_over(header, path)
+    separator = "\t" if header.separator == BLANKS else header.separator
+    body = _from_header(head, header)
+    text_columns, decimal_point = _sniff(body, separator, path)
     types = {name: pa.string() for name in text_columns}
-    parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values='"' in head)
+    parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values='"' in body)
+    above = arrow_csv.ReadOptions(
+        skip_rows=header.num_above,
+        skip_rows_after_names=int(header.has_units),
+        column_names=None if header.names is None else list(header.names),
+    )
 
     def read(**more: Any) -> "pa.Table":
         convert = arrow_csv.ConvertOptions(decimal_point=decimal_point, **more)
-        return arrow_csv.read_csv(path, parse_options=parse, convert_options=convert)
+        source = _tabs_for_blanks(path) if header.separator == BLANKS else path
+        return arrow_csv.read_csv(source, read_options=above, parse_options=parse, convert_options=convert)
 
     try:
         table = read(column_types=types)
@@ -73,7 +85,7 @@ def read_csv(path: pathlib.Path) -> "pa.Table":
     return table
 
 
-def write_csv(pieces: Iterable["pa.Table"], path: pathlib.Path, *, compressed: bool) -> None:
+def write_csv(pieces: Iterable["pa.Table"], path: pathlib.Path, *, compressed: bool, separator: str = ",") -> None:
     """Arrow tables one after another under one header; missing values are left empty, times are in ISO 8601."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
@@ -89,13 +101,14 @@ def write_csv(pieces: Iterable["pa.Table"], path: pathlib.Path, *, compressed: b
                 require_flat(piece.schema)
                 names = piece.column_names
                 header = io.StringIO()
-                csv.writer(header, lineterminator="\n").writerow(names)
+                csv.writer(header, lineterminator="\n", delimiter=separator).writerow(names)
                 stream.write(header.getvalue().encode())
             elif sorted(piece.column_names) != sorted(names):
                 raise ValueError(f"the pieces of a table differ: columns {list(names)}, then {piece.column_names}")
             written = pa.table({name: _writable(piece.column(name)) for name in names})
-            quoting = "needed" if any(_needs_quotes(column) for column in written.columns) else "none"
-            arrow_csv.write_csv(written, stream, arrow_csv.WriteOptions(include_header=False, quoting_style=quoting))
+            quoting = "needed" if any(_needs_quotes(column, separator) for column in written.columns) else "none"
+            options = arrow_csv.WriteOptions(include_header=False, quoting_style=quoting, delimiter=separator)
+            arrow_csv.write_csv(written, stream, options)
     if names is None:
         raise ValueError("there is nothing to write: no piece of a table came")
 
@@ -123,9 +136,10 @@ def _read_head(path: pathlib.Path) -> str:
     except (gzip.BadGzipFile, EOFError) as error:
         raise ValueError(f"{str(path)!r} is not a gzipped file, or it is cut short") from error
     if b"\x00" in raw:
-        raise ValueError(f"{str(path)!r} is not a table: it holds binary data")
-    # Empty lines are passed over, but blanks before the first name are that name's, as Arrow sees it.
-    head = raw.decode("utf-8-sig", errors="replace").lstrip("\r\n")
+        raise ValueError(
+            f"{str(path)!r} is not a table: it holds binary data, or text that is not UTF-8; save it as UTF-8"
+        )
+    head = raw.decode("utf-8-sig", errors="replace")
     start = head.lstrip()
     if not start:
         raise ValueError(f"{str(path)!r} is empty; give a file with a header and at least one row")
@@ -133,16 +147,38 @@ def _read_head(path: pathlib.Path) -> str:
         raise ValueError(
             f"{str(path)!r} is not a table: it starts with {start[:12].split()[0]!r}, not with column names"
         )
-    header = head.splitlines()[0]
-    if "\ufffd" in header:
-        name = next(name for name in header.split(_separator(head)) if "\ufffd" in name)
-        raise ValueError(f"{str(path)!r} has a column name that is not UTF-8 (like {name!r}); save it as UTF-8")
     return head
 
 
-def _separator(head: str) -> str:
-    header = head.splitlines()[0]
-    return max(_SEPARATORS, key=header.count)
+def _say_what_is_passed_over(header: Header, path: pathlib.Path) -> None:
+    if header.num_above and header.first_above:
+        lines = "1 line" if header.num_above == 1 else f"{header.num_above} lines"
+        names = "names of columns" if header.names is None else "the data"
+        logger.info(
+            "%r has %s above %s, passed over; the first is %r", str(path), lines, names, header.first_above[:60]
+        )
+    if header.has_units:
+        logger.info("%r has a line of units below the names of columns, passed over", str(path))
+
+
+def _from_header(head: str, header: Header) -> str:
+    """The text from the names of columns on, empty lines before them left out, with tabs where blanks separate."""
+    body = "".join(head.splitlines(keepends=True)[header.num_above :]).lstrip("\r\n")
+    if header.separator == BLANKS:
+        body = "\n".join("\t".join(line.split()) for line in body.splitlines())
+    if header.names is not None:
+        body = header.separator.replace(BLANKS, "\t").join(header.names) + "\n" + body
+    elif header.has_units:
+        names, _, *rest = body.splitlines(keepends=True)
+        body = "".join([names, *rest])
+    return body
+
+
+def _tabs_for_blanks(path: pathlib.Path) -> "pa.BufferReader":
+    import pyarrow as pa
+
+    with _open(path) as file:
+        return pa.BufferReader(b"\n".join(b"\t".join(line.split()) for line in file))
 
 
 def _sniff(head: str, separator: str, path: pathlib.Path) -> tuple[list[str], str]:
@@ -153,11 +189,19 @@ def _sniff(head: str, separator: str, path: pathlib.Path) -> tuple[list[str], st
         lines[:-1] if len(lines) > 1 and len(head) > _SNIFFED_CHARACTERS // 2 else lines, delimiter=separator
     )
     names = next(rows)
+    spoiled = [name for name in names if "\ufffd" in name]
+    if spoiled:
+        raise ValueError(f"{str(path)!r} has a column name that is not UTF-8 (like {spoiled[0]!r}); save it as UTF-8")
+    sample = list(itertools.islice(rows, _SNIFFED_ROWS))
+    if not is_names(names) and sample and any(any(field.strip() for field in row) for row in sample):
+        raise ValueError(
+            f"{str(path)!r} has no names of columns: its first line is {separator.join(names)[:60]!r}; write a line of names "
+            f"above it, such as {separator.join(['date', 'lat', 'lon', 'value'])!r}"
+        )
     stripped = [name.strip() for name in names]
     repeated = sorted({name for name in stripped if stripped.count(name) > 1})
     if repeated:
         raise ValueError(f"{str(path)!r} has more than one column named {repeated[0]!r}; rename all but one")
-    sample = list(itertools.islice(rows, _SNIFFED_ROWS))
     columns = {name: [row[k].strip() for row in sample if k < len(row)] for k, name in enumerate(names)}
     texts = [
         name
@@ -177,7 +221,7 @@ def _are_decimals(values: Sequence[str], point: str) -> bool:
     given = [value for value in values if value]
     number = re.compile(rf"[+-]?\d+({re.escape(point)}\d+)?([eE][+-]?\d+)?")
     return any(point in value for value in given) and all(
-        number.fullmatch(value) or value.lower() in _MISSING_WORDS for value in given
+        number.fullmatch(value) or is_missing_word(value) for value in given
     )
 
 
@@ -243,13 +287,13 @@ def _writable(column: "pa.ChunkedArray") -> "pa.ChunkedArray":
     return column
 
 
-def _needs_quotes(column: "pa.ChunkedArray") -> bool:
+def _needs_quotes(column: "pa.ChunkedArray", separator: str) -> bool:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         return False
-    return bool(pc.any(pc.match_substring_regex(column, '[",\r\n]')).as_py())
+    return bool(pc.any(pc.match_substring_regex(column, f'["{separator}\r\n]')).as_py())
 
 
 def _times_as_text(column: "pa.ChunkedArray") -> "pa.ChunkedArray":

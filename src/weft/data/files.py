@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Tables from files and to files, csv, parquet, NetCDF or Zarr by the file's name; written whole or not at all."""
+"""Tables from files and to files, by the file's name; written whole or not at all.
+
+Text, parquet, NetCDF and Zarr are read and written; Excel, GeoPackage, GeoJSON and GeoTIFF are read.
+"""
 
 import os
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENDINGS",
+    "READ_ONLY",
     "as_dataset",
     "file_kind",
     "read_table",
@@ -33,12 +37,23 @@ __all__ = [
 ENDINGS = {
     ".csv": "csv",
     ".csv.gz": "csv",
+    ".tsv": "csv",
+    ".tsv.gz": "csv",
+    ".txt": "csv",
+    ".txt.gz": "csv",
     ".parquet": "parquet",
     ".nc": "netcdf",
     ".nc4": "netcdf",
     ".netcdf": "netcdf",
     ".zarr": "zarr",
+    ".xlsx": "excel",
+    ".xlsm": "excel",
+    ".geojson": "points",
+    ".gpkg": "points",
+    ".tif": "raster",
+    ".tiff": "raster",
 }
+READ_ONLY = frozenset({"excel", "points", "raster"})
 # Names of the calendar people use, in the words of CF.
 _CALENDARS = frozenset({"standard", "gregorian", "proleptic_gregorian"})
 # Rows handled at a time: enough to be fast, 100 MB at a dozen columns.
@@ -49,19 +64,26 @@ _ROWS_LOOKED_AT = 1000
 _CHUNK_VALUES = 131_072
 
 
-def file_kind(path: str | os.PathLike[str]) -> str:
-    """`csv`, `parquet`, `netcdf` or `zarr`, by the ending of the name."""
+def file_kind(path: str | os.PathLike[str], *, to_write: bool = False) -> str:
+    """`csv` (any text), `parquet`, `netcdf`, `zarr`, `excel`, `points` or `raster`, by the ending of the name."""
     name = pathlib.Path(path).name.lower()
-    for ending, kind in ENDINGS.items():
+    allowed = {ending: kind for ending, kind in ENDINGS.items() if not (to_write and kind in READ_ONLY)}
+    for ending, kind in allowed.items():
         if name.endswith(ending):
             return kind
-    raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name must end in {', '.join(ENDINGS)}")
+    if name.endswith(".xls"):
+        raise ValueError(f"{str(path)!r} is an Excel file of before 2007, which is not read; save it as xlsx or csv")
+    if to_write and any(name.endswith(ending) for ending in ENDINGS):
+        raise ValueError(
+            f"{str(path)!r} is of a kind that is only read; write to a name that ends in {', '.join(allowed)}"
+        )
+    raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name must end in {', '.join(allowed)}")
 
 
 def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
-    """A pandas frame from csv and parquet, an xarray Dataset from NetCDF and Zarr.
+    """A pandas frame from text, parquet, Excel and points, an xarray Dataset from NetCDF, Zarr and GeoTIFF.
 
-    Times in csv stay text, exactly as written, and so do codes such as 007 and NA: nothing about them is guessed here. A folder of
+    Times in text stay text, exactly as written, and so do codes such as 007 and NA: nothing about them is guessed here. A folder of
     parquet files, or a pattern such as `2020-*.parquet`, is one table.
     """
     if is_of_parts(path):
@@ -73,9 +95,8 @@ def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     if kind != "zarr" and place.stat().st_size == 0:
         raise ValueError(f"{str(path)!r} is empty; give a file with a header and at least one row")
-    read = {"csv": _read_csv, "parquet": _read_parquet, "netcdf": _read_netcdf, "zarr": _read_zarr}[kind]
-    table = read(place)
-    if kind in ("csv", "parquet") and len(table) == 0:
+    table = _READERS[kind](place)
+    if _is_pandas(table) and len(table) == 0:
         raise ValueError(f"{str(path)!r} has a header but no rows; give a table with at least one row")
     if kind in ("netcdf", "zarr") and not table.variables:
         raise ValueError(f"{str(path)!r} is not a table: it has no variables")
@@ -93,7 +114,7 @@ def read_table_to_answer(path: str | os.PathLike[str], output: str | os.PathLike
 
 def write_table(data: Any, path: str | os.PathLike[str]) -> None:
     """A table of any kind to a file of any kind; points of a grid become rows where the file has no dimensions."""
-    kind = file_kind(path)
+    kind = file_kind(path, to_write=True)
     if kind == "parquet" and _is_pandas(data):
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -117,10 +138,13 @@ def write_pieces(pieces: Iterable[Any], path: str | os.PathLike[str]) -> None:
 
     Frames follow each other by rows. Datasets follow each other along the first dimension of their widest variable.
     """
-    kind = file_kind(path)
+    kind = file_kind(path, to_write=True)
     if kind == "csv":
+        name = str(path).lower()
+        separator = "," if ".csv" in pathlib.Path(name).suffixes else "\t"
         with whole_file(path) as part:
-            write_csv((_as_arrow(piece) for piece in pieces), part, compressed=str(path).lower().endswith(".gz"))
+            arrow = (_as_arrow(piece) for piece in pieces)
+            write_csv(arrow, part, compressed=name.endswith(".gz"), separator=separator)
     elif kind == "parquet":
         with whole_file(path) as part:
             _write_parquet((_as_arrow(piece) for piece in pieces), part)
@@ -182,6 +206,35 @@ def _read_zarr(path: pathlib.Path) -> "xr.Dataset":
         _refuse_calendar(path, "zarr")
         raise ValueError(f"{str(path)!r} is not a Zarr store, or it is damaged ({_first_line(error)})") from error
     return without_invalid(loaded, str(path))
+
+
+def _read_excel(path: pathlib.Path) -> "pd.DataFrame":
+    from weft.data.spreadsheets import read_workbook
+
+    return read_workbook(path)
+
+
+def _read_points(path: pathlib.Path) -> "pd.DataFrame":
+    from weft.data.geographic_files import read_points
+
+    return read_points(path)
+
+
+def _read_raster(path: pathlib.Path) -> "xr.Dataset":
+    from weft.data.geographic_files import read_raster
+
+    return read_raster(path)
+
+
+_READERS: dict[str, Callable[[pathlib.Path], Any]] = {
+    "csv": _read_csv,
+    "parquet": _read_parquet,
+    "netcdf": _read_netcdf,
+    "zarr": _read_zarr,
+    "excel": _read_excel,
+    "points": _read_points,
+    "raster": _read_raster,
+}
 
 
 def _refuse_calendar(path: pathlib.Path, engine: Literal["scipy", "h5netcdf", "zarr"]) -> None:

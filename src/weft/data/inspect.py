@@ -12,8 +12,10 @@ from jaxtyping import Float
 from weft.data.advice import Advice, advise
 from weft.data.categories import is_category
 from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words, times_of
-from weft.data.scaling import Scaling, find_easting_northing, find_lon_lat, learn_scaling
-from weft.data.tables import Table, distinct_rows, numbers
+from weft.data.missing import Sentinel, find_sentinels, target_values
+from weft.data.scaling import HEIGHT_WORDS, Scaling, find_easting_northing, find_lon_lat, find_plane, learn_scaling
+from weft.data.tables import Table, distinct_rows, numbers, time_columns
+from weft.data.time_parts import find_time_parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,8 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["ColumnGuesses", "Counts", "Guess", "count_table", "guess_columns"]
 
 _SAMPLE_ROWS = 2000
+# Times nearly all differ where so many of a hundred rows have one of their own; steps to put them on, in seconds.
+_NEARLY_ALL = 0.9
+_FEWEST_ROWS = 200
+_STEPS = {"1min": 60, "10min": 600, "1h": 3600, "6h": 21600, "1D": 86400, "1W": 604800}
 _TIME_WORDS = ("time", "date", "datetime", "timestamp", "day", "hour", "month", "year", "t")
-_ELEVATION_WORDS = frozenset({"elevation", "elev", "altitude", "alt", "height", "dem", "z"})
 _STATION_WORDS = frozenset(
     {"station", "site", "sensor", "stationid", "siteid", "location", "gauge", "buoy", "well", "id"}
 )
@@ -54,6 +59,7 @@ class ColumnGuesses:
     others: tuple[str, ...]
     kinds: tuple[str, ...] = ()
     time_objection: str | None = None  # why a column that is named like a time was not taken for it
+    space_objection: str | None = None  # the same of one that is named like a latitude
 
 
 @final
@@ -80,6 +86,8 @@ class Counts:
     target_is_counts: bool
     width_km: float | None
     advice: Advice
+    sentinels: tuple[Sentinel, ...]
+    suggested_step: str | None
     notes: tuple[str, ...]
 
     @property
@@ -99,7 +107,9 @@ class Counts:
         )
 
     def to_json(self) -> dict[str, object]:
-        return dataclasses.asdict(self) | {"notes": list(self.notes), "step_words": self.step_words}
+        sentinels = [sentinel._asdict() for sentinel in self.sentinels]
+        more = {"notes": list(self.notes), "step_words": self.step_words, "sentinels": sentinels}
+        return dataclasses.asdict(self) | more
 
 
 def guess_columns(table: Table, *, time_format: str | None = None) -> ColumnGuesses:
@@ -107,12 +117,12 @@ def guess_columns(table: Table, *, time_format: str | None = None) -> ColumnGues
     sample = table.rows(0, min(table.num_rows, _SAMPLE_ROWS))
     columns = {name: sample.column(name) for name in table.names}
     numeric = [name for name, column in columns.items() if _is_numeric(column)]
-    space = _guess_space([name for name in columns if name in numeric])
+    space = _guess_space({name: columns[name] for name in numeric})
     taken = set(space.columns if space else ())
     time, objection = _guess_time(
         table, {name: column for name, column in columns.items() if name not in taken}, time_format
     )
-    taken |= set(time.columns if time else ())
+    taken |= set(time_columns(table.names, time.columns[0]) if time else ())
     station = _guess_station({name: column for name, column in columns.items() if name not in taken})
     taken |= set(station.columns if station else ())
     taken |= set(find_easting_northing(numeric) or ())
@@ -122,7 +132,8 @@ def guess_columns(table: Table, *, time_format: str | None = None) -> ColumnGues
     kinds = tuple(
         name for name, column in columns.items() if name not in (*taken, *numeric) and is_category(column, name)
     )
-    return ColumnGuesses(time, space, target, station, others, kinds, objection)
+    space_objection = _space_objection(columns) if space is None else None
+    return ColumnGuesses(time, space, target, station, others, kinds, objection, space_objection)
 
 
 def count_table(
@@ -132,6 +143,7 @@ def count_table(
     space: Sequence[str],
     target: str,
     time_format: str | None = None,
+    missing: Sequence[float] = (),
     clock: Clock | None = None,
     scaling: Scaling | None = None,
 ) -> Counts:
@@ -140,7 +152,7 @@ def count_table(
     clock = learn_clock(times_column, time, text_format=time_format) if clock is None else clock
     times = clock.numbers(times_column, time)
     places = {name: numbers(table.column(name), name) for name in space}
-    values = numbers(table.column(target), target)
+    values = target_values(table, target, missing)
     scaling = learn_scaling(places) if scaling is None else scaling
     where = list(places.values()) or [np.zeros(len(times))]
     place_rows, place = distinct_rows(where)
@@ -172,6 +184,8 @@ def count_table(
         target_is_counts=_are_counts(present),
         width_km=_width_km(scaling, {name: column[place_rows] for name, column in places.items()}),
         advice=advise(times, place, values, step),
+        sentinels=find_sentinels(values),
+        suggested_step=_suggested_step(clock, times, distinct, len(place_rows)),
         notes=(),
     )
     return dataclasses.replace(counts, notes=_notes(counts, target))
@@ -183,12 +197,22 @@ def _guess_time(
     """The column of times by its first rows, or why the first that is named like one cannot be read."""
     import pandas as pd
 
+    parts = find_time_parts(columns)
+    joined = None
+    if parts is not None:
+        words = f"{', '.join(map(repr, parts[:-1]))} and {parts[-1]!r}"
+        joined = Guess((",".join(parts),), f"columns {words} are parts of one time, and are joined")
+        # A date beside an hour is not the whole time; a year beside a month may stand next to one.
+        if "date" in _words(parts[0]):
+            return joined, None
     for name, column in columns.items():
         if pd.api.types.is_datetime64_any_dtype(column.dtype) or isinstance(column.dtype, pd.PeriodDtype):
             return Guess((name,), f"column {name!r} holds times ({column.dtype})"), None
     named = sorted((name for name in columns if _time_rank(name) is not None), key=lambda name: _time_rank(name) or 0)
     objections: list[str] = []
     for name in named:
+        if joined is not None and _is_numeric(columns[name]):
+            return joined, None
         found = _clock_or_objection(columns[name], name, time_format)
         if isinstance(found, str):
             # The first rows may leave open what all of them settle: whether the day or the month comes first.
@@ -228,20 +252,50 @@ def _kind_words(clock: Clock) -> str:
     }[clock.kind]
 
 
-def _guess_space(numeric: Sequence[str]) -> Guess | None:
-    heights = tuple(name for name in numeric if _words(name) & _ELEVATION_WORDS)[:1]
+def _suggested_step(
+    clock: Clock, times: Float[np.ndarray, " row"], distinct: Float[np.ndarray, " time"], num_places: int
+) -> str | None:
+    """A step on which ten rows share a time, where nearly all times differ and follow no step of their own."""
+    if len(times) < _FEWEST_ROWS or len(distinct) < _NEARLY_ALL * len(times) or num_places == 1:
+        return None
+    steps = np.diff(distinct)
+    if clock.unit not in UNIT_SECONDS or np.mean(np.isclose(steps, np.median(steps))) > 0.5:
+        return None
+    for words, seconds in _STEPS.items():
+        if len(np.unique(np.floor(distinct * (UNIT_SECONDS[clock.unit] / seconds)))) <= len(times) / 10:
+            return words
+    return None
+
+
+def _space_objection(columns: "dict[str, pd.Series]") -> str | None:
+    """What is wrong with columns that are named like degrees and hold none."""
+    named = find_lon_lat(list(columns))
+    for name in named or ():
+        if not _is_numeric(columns[name]):
+            given = columns[name].dropna()
+            shown = repr(str(given.iloc[0])) if len(given) else "nothing"
+            return f"column {name!r} is named like degrees and holds {shown}; write them as numbers, such as 47.61 and -122.33"
+    return None
+
+
+def _guess_space(numeric: "dict[str, pd.Series]") -> Guess | None:
+    heights = tuple(name for name in numeric if _words(name) & HEIGHT_WORDS)[:1]
     height_words = f", with {heights[0]!r} for height" if heights else ""
-    degrees = find_lon_lat(numeric)
+    degrees = find_lon_lat(list(numeric))
     if degrees is not None:
         return Guess((*degrees, *heights), f"{degrees[0]!r} and {degrees[1]!r} are named like degrees{height_words}")
-    metres = find_easting_northing(numeric)
+    metres = find_easting_northing(list(numeric))
     if metres is not None:
         return Guess(
             (*metres, *heights), f"{metres[0]!r} and {metres[1]!r} are named like metres on a map{height_words}"
         )
-    plane = [name for letter in ("x", "y") for name in numeric if name.lower() == letter]
-    if len(plane) == 2:
-        return Guess((*plane, *heights), f"{plane[0]!r} and {plane[1]!r} are named like coordinates{height_words}")
+    plane = find_plane({name: column.to_numpy(dtype=np.float64, na_value=np.nan) for name, column in numeric.items()})
+    if plane is not None:
+        unit = " and large, so in metres" if plane.in_metres else ""
+        first, second = plane.columns
+        return Guess(
+            (first, second, *heights), f"{first!r} and {second!r} are named like coordinates{unit}{height_words}"
+        )
     return None
 
 
@@ -318,6 +372,17 @@ def _notes(counts: Counts, target: str) -> tuple[str, ...]:
     if counts.num_gaps:
         gaps = "a gap of" if counts.num_gaps == 1 else f"{counts.num_gaps:,} gaps, the longest"
         notes.append(f"times have {gaps} {counts.longest_gap:g} {counts.time_unit}")
+    for sentinel in counts.sentinels:
+        rows = "1 row has" if sentinel.num_rows == 1 else f"{sentinel.num_rows:,} rows have"
+        notes.append(
+            f"{rows} {target!r} = {sentinel.value:g}, far from all others: a code for a missing value? If so, say "
+            f"missing = [{sentinel.value:g}] (--missing={sentinel.value:g})"
+        )
+    if counts.suggested_step is not None:
+        notes.append(
+            f"nearly every row has a time of its own ({counts.num_times:,} times); time_step = "
+            f'"{counts.suggested_step}" (--time-step {counts.suggested_step}) would make a fit much shorter'
+        )
     if counts.num_places == 1:
         notes.append("all rows are at one place, so nothing can be learned about space")
     if counts.num_times == 1:

@@ -22,7 +22,7 @@ def check_outputs(inputs: Files, *, files: Files | None = None, tables: Files | 
 
     All are by what they are ("table", "model"), for the sentence; None stands for one that is not asked for.
     """
-    stores = {what: path for what, path in _given(tables or {}) if file_kind(path) == "zarr"}
+    stores = {what: path for what, path in _given(tables or {}) if file_kind(path, to_write=True) == "zarr"}
     outputs = dict([*_given(files or {}), *_given(tables or {})])
     for what, path in outputs.items():
         check_output(path, is_folder=what in stores)

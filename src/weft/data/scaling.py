@@ -11,7 +11,7 @@ antimeridian nor a weak spot at the poles.
 import dataclasses
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float
@@ -22,22 +22,33 @@ from weft.data.transforms import Transform, log_density, quantiles, transform_na
 
 __all__ = [
     "EARTH_RADIUS_KM",
+    "HEIGHT_WORDS",
     "Dimension",
     "Geography",
+    "Plane",
     "Scaling",
     "TargetScaling",
     "centre_and_scale",
     "find_easting_northing",
     "find_lon_lat",
+    "find_plane",
     "learn_scaling",
     "learn_target",
 ]
 
 EARTH_RADIUS_KM = 6371.0088  # the mean radius (2 a + b) / 3 of WGS 84
 _NARROW_RADIUS_KM = 1000.0
-_LONGITUDE_WORDS = frozenset({"lon", "long", "lng", "longitude"})
-_LATITUDE_WORDS = frozenset({"lat", "latitude"})
+_LONGITUDE_WORDS = frozenset({"lon", "long", "lng", "longitude", "longitud", "decimallongitude"})
+_LATITUDE_WORDS = frozenset({"lat", "latitude", "latitud", "decimallatitude"})
+HEIGHT_WORDS = frozenset({"elevation", "elev", "altitude", "alt", "height", "dem", "z"})
 _PLANE = ("x", "y")
+# What may stand beside x and y in a name.
+_PLANE_WORDS = frozenset({"", "utm", "m", "coord", "coords", "coordinate", "metres", "meters", "proj"})
+# No map in degrees or kilometres is so wide, and none in metres so narrow.
+_FEWEST_METRES = 1000.0
+_UNIT = re.compile(r".*[\s_(\[](km|m|ft|feet|metres|meters)[)\]]?", re.IGNORECASE)
+# Heights that differ by less are hardly in metres.
+_LEAST_RELIEF = 10.0
 
 
 @final
@@ -104,6 +115,16 @@ class Geography:
         unturned = (longitude >= self.longitudes_from) & (longitude <= self.longitudes_from + 360.0)
         return np.where(unturned, longitude, turned), np.asarray(latitude)
 
+    def along_the_ground(self, lengths: Float[np.ndarray, " dim"]) -> dict[str, tuple[float, str]]:
+        """Length scales of the three columns of a sphere as those to the east and north at the middle of the data, in km."""
+        lon, lat = np.radians(self.centre_longitude), np.radians(self.centre_latitude)
+        east = np.array([-np.sin(lon), np.cos(lon), 0.0])
+        north = np.array([-np.sin(lat) * np.cos(lon), -np.sin(lat) * np.sin(lon), np.cos(lat)])
+        return {
+            name: (float(1 / np.sqrt(np.sum((direction / lengths) ** 2))), "km")
+            for name, direction in (("east", east), ("north", north))
+        }
+
     def _projection(self) -> Any:
         import pyproj
 
@@ -127,7 +148,7 @@ class Scaling:
         found: list[Dimension] = []
         for column in self.columns:
             if column in self.centres:
-                found.append(Dimension(column, f"units of {column}", self.scales[column], column))
+                found.append(Dimension(column, _unit_of(column, self.scales[column]), self.scales[column], column))
             elif self.geography is not None and not any(dimension.group == "map" for dimension in found):
                 found.extend(self.geography.dimensions)
         return tuple(found)
@@ -175,10 +196,13 @@ class Scaling:
     def lengths(self, lengthscales: Float[np.ndarray, " dim"] | float) -> dict[str, tuple[float, str]]:
         """Length scales by dimension, each with its unit: `{"east": (84.0, "km"), "elevation": (410.0, ...)}`."""
         each = np.broadcast_to(np.asarray(lengthscales, dtype=np.float64), (len(self.dimensions),))
-        return {
-            dimension.name: (float(length) * dimension.scale, dimension.unit)
-            for dimension, length in zip(self.dimensions, each, strict=True)
-        }
+        found: dict[str, tuple[float, str]] = {}
+        for dimension, length in zip(self.dimensions, each, strict=True):
+            if dimension.group == "map" and self.geography is not None and self.geography.method == "sphere":
+                found |= self.geography.along_the_ground(each[self.map_dimensions])
+            else:
+                found[dimension.name] = (float(length) * dimension.scale, dimension.unit)
+        return found
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -282,7 +306,7 @@ def centre_and_scale(values: Float[np.ndarray, " value"]) -> tuple[float, float]
 def learn_scaling(values: Mapping[str, Float[np.ndarray, " row"]]) -> Scaling:
     """The scaling of columns of space, by their names and values.
 
-    A longitude and a latitude, or an easting and a northing (taken to be in metres), become kilometres; the rest is
+    A longitude and a latitude, an easting and a northing (taken to be in metres), or x and y in metres, become kilometres; the rest is
     standardised over distinct places, so that a station which reports often does not weigh more.
     """
     columns = tuple(values)
@@ -337,6 +361,33 @@ def find_easting_northing(names: Sequence[str]) -> tuple[str, str] | None:
     return (eastings[0], northings[0]) if len(eastings) == len(northings) == 1 else None
 
 
+class Plane(NamedTuple):
+    """Two columns named like coordinates on a plane, and whether their numbers are metres."""
+
+    columns: tuple[str, str]
+    in_metres: bool
+
+
+def find_plane(values: Mapping[str, Float[np.ndarray, " row"]]) -> Plane | None:
+    """Columns called x and y, with or without a word such as utm; metres where they span more than degrees or kilometres do."""
+    found = {}
+    for letter in _PLANE:
+        named = [name for name in values if letter in _words(name) and _words(name) - {letter} <= _PLANE_WORDS]
+        if len(named) != 1:
+            return None
+        found[letter] = named[0]
+    spans = [float(np.nanmax(values[name]) - np.nanmin(values[name])) for name in found.values() if len(values[name])]
+    return Plane((found["x"], found["y"]), max(spans, default=0.0) > _FEWEST_METRES)
+
+
+def _unit_of(column: str, scale: float) -> str:
+    """The unit of a column of space, by its name; a height is in metres where it varies by tens."""
+    match = _UNIT.fullmatch(column)
+    if match is not None:
+        return {"feet": "ft", "metres": "m", "meters": "m"}.get(match[1].lower(), match[1].lower())
+    return "m" if _words(column) & HEIGHT_WORDS and scale >= _LEAST_RELIEF else f"units of {column}"
+
+
 def _words(name: str) -> set[str]:
     return set(re.split(r"[^a-z]+", str(name).lower()))
 
@@ -345,6 +396,9 @@ def _learn_geography(values: Mapping[str, Float[np.ndarray, " row"]]) -> Geograp
     degrees = find_lon_lat(list(values))
     if degrees is None:
         metres = find_easting_northing(list(values))
+        plane = find_plane(values) if metres is None else None
+        if plane is not None and plane.in_metres:
+            metres = plane.columns
         return None if metres is None else Geography("plane", *metres)
     longitude, latitude = (values[name] for name in degrees)
     _check_degrees(longitude, degrees[0], -180.0, 360.0)
@@ -358,10 +412,8 @@ def _learn_geography(values: Mapping[str, Float[np.ndarray, " row"]]) -> Geograp
     middle = middle / length if length > 1e-3 else np.array([1.0, 0.0, 0.0])
     aside = np.linalg.norm(np.cross(vectors, middle), axis=1)
     radius = EARTH_RADIUS_KM * float(np.max(np.arctan2(aside, vectors @ middle), initial=0.0))
-    if length <= 1e-3 or radius > _NARROW_RADIUS_KM:
-        return Geography("sphere", *degrees, longitudes_from=longitudes_from)
     return Geography(
-        "projected",
+        "sphere" if length <= 1e-3 or radius > _NARROW_RADIUS_KM else "projected",
         *degrees,
         centre_longitude=float(np.degrees(np.arctan2(middle[1], middle[0]))),
         centre_latitude=float(np.degrees(np.arctan2(middle[2], np.hypot(middle[0], middle[1])))),

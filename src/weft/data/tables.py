@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Tables of any kind as columns of equal length, and new columns back in the same kind, index and order.
 
-A table is a pandas, polars or pyarrow frame (one path, by narwhals) or an xarray Dataset or DataArray, whose rows are
-the points of the grid its columns span. Whatever the kind, a column is read as a pandas Series, because that is the one
-type which holds every kind of time without loss.
+A table is a pandas, polars or pyarrow frame or a relation of a database (one path, by narwhals), or an xarray Dataset or
+DataArray, whose rows are the points of the grid its columns span. Whatever the kind, a column is read as a pandas Series,
+because that is the one type which holds every kind of time without loss.
 """
 
 import abc
@@ -34,6 +34,7 @@ __all__ = [
     "name_rows",
     "numbers",
     "require_spread",
+    "time_columns",
 ]
 
 # A table as its owner has it; what is answered is of the same kind.
@@ -41,6 +42,7 @@ AnyTable = TypeVar("AnyTable", bound="Table | IntoDataFrame | xr.Dataset | xr.Da
 
 # Fourth powers of numbers in a column, and those of their deviation, are within float64's range.
 LARGEST, SMALLEST = 1e75, 1e-75
+_DATABASES = frozenset({"duckdb", "ibis", "sqlframe", "pyspark"})
 # What people write for "no value" in a column of numbers that was read as text.
 _MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "<na>"})
 
@@ -93,9 +95,15 @@ def as_table(data: Any, columns: Sequence[str] | None = None) -> Table:
     else:
         table = _frame_table(data)
     for name in columns or ():
-        if name not in table.names:
-            raise KeyError(_no_column(name, table.names))
+        for part in time_columns(table.names, name):
+            if part not in table.names:
+                raise KeyError(_no_column(part, table.names))
     return table
+
+
+def time_columns(names: Iterable[str], time: str) -> tuple[str, ...]:
+    """The columns of a table that hold a time of this name: one, or those it is joined from, as in "year,month,day"."""
+    return (time,) if "," not in time or time in names else tuple(part.strip() for part in time.split(","))
 
 
 @final
@@ -335,7 +343,10 @@ def _frame_table(data: Any) -> FrameTable:
     if type(data).__name__ == "LazyFrame":
         raise TypeError("the table is a LazyFrame, which has no rows yet; call .collect() on it first")
     try:
-        frame = nw.from_native(data, eager_only=True)
+        found = nw.from_native(data)
+        # A relation of a database has its rows there; they come as Arrow has them.
+        relation = isinstance(found, nw.LazyFrame) and str(found.implementation.value) in _DATABASES
+        frame = found.collect("pyarrow") if relation else nw.from_native(data, eager_only=True)
     except TypeError:
         frame = None
     except nw.exceptions.DuplicateError as error:
@@ -395,6 +406,9 @@ def _as_pandas(series: Any, kind: str) -> "pd.Series":
     if kind == "pyarrow":
         import pyarrow as pa
 
+        if pa.types.is_decimal(series.type):
+            # What databases keep as decimals are numbers here.
+            series = series.cast(pa.float64())
         # Through a table: a bare chunked array loses its time zone in some versions.
         return pa.table({"column": series}).to_pandas(date_as_object=False)["column"]
     return series.to_pandas()

@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 
 from weft.data.categories import Labels, is_category, labels_of
 from weft.data.clock import Times, times_of
+from weft.data.missing import target_values
 from weft.data.observations import ROW_EXTRAS
 from weft.data.tables import Table, as_table, numbers
 
@@ -25,6 +26,7 @@ EXTRAS = tuple(ROW_EXTRAS)
 class Roles:
     """Columns by what they are for; `extras` maps noise_variance, exposure and trials to theirs, where there is one.
 
+    A time in parts is named by its columns: "year,month,day". `missing` are values of the target that mean there is none.
     `categories` are those covariates that say of which kind a row is, as far as a table has told (`seen_in`); `local` those
     whose slopes vary in space.
     """
@@ -36,6 +38,7 @@ class Roles:
     extras: dict[str, str]
     categories: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
+    missing: tuple[float, ...] = ()
 
     @property
     def coordinates(self) -> tuple[str, ...]:
@@ -62,8 +65,10 @@ class Roles:
         return dataclasses.replace(self, categories=found)
 
 
-def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), **extras: Any) -> Roles:
+def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), missing: Any = (), **extras: Any) -> Roles:
     """Checked roles; one column's name may stand for a tuple of one, and None for none."""
+    if isinstance(time, tuple | list) and all(isinstance(part, str) for part in time):
+        time = ",".join(time)
     names, local = read_covariates(covariates)
     chosen = {"space": _several(space), "covariates": names}
     given = {name: column for name, column in extras.items() if column is not None}
@@ -76,13 +81,18 @@ def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), **extra
             raise TypeError(f"{option} must name a column of the table; it is {column!r}")
     if not chosen["space"]:
         raise ValueError("space names no column; give at least one, such as space=('lon', 'lat')")
-    used = [time, *chosen["space"], *chosen["covariates"], target]
-    repeated = sorted({column for column in used if used.count(column) > 1})
-    if repeated:
-        raise ValueError(
-            f"column {repeated[0]!r} is named twice among time, space, covariates and target; name it once"
-        )
-    return Roles(time, chosen["space"], target, chosen["covariates"], given, local=local)
+    # An elevation may say where, and have a linear effect of its own.
+    for others in chosen.values():
+        used = [time, *others, target]
+        repeated = sorted({column for column in used if used.count(column) > 1})
+        if repeated:
+            raise ValueError(
+                f"column {repeated[0]!r} is named twice among time, space, covariates and target; name it once (a column of "
+                "space may be a covariate too)"
+            )
+    return Roles(
+        time, chosen["space"], target, chosen["covariates"], given, local=local, missing=_missing_values(missing)
+    )
 
 
 def read_covariates(given: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
@@ -103,7 +113,15 @@ def read_covariates(given: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
 def roles_among(arguments: Mapping[str, Any]) -> Roles:
     """The roles that an estimator's arguments say."""
     extras = {name: arguments[name] for name in EXTRAS}
-    return make_roles(*(arguments[name] for name in ("time", "space", "target", "covariates")), **extras)
+    named = ("time", "space", "target", "covariates", "missing")
+    return make_roles(*(arguments[name] for name in named), **extras)
+
+
+def _missing_values(missing: Any) -> tuple[float, ...]:
+    try:
+        return tuple(float(value) for value in np.atleast_1d(np.asarray(() if missing is None else missing)))
+    except (TypeError, ValueError):
+        raise ValueError(f"missing must be numbers that mean no value, such as -9999; it is {missing!r}") from None
 
 
 def _several(columns: Any) -> tuple[Any, ...]:
@@ -169,7 +187,7 @@ def read_measurements(table: Table, roles: Roles, *, with_target: bool) -> Measu
             name: numbers(table.column(name), name) for name in roles.covariates if name not in roles.categories
         },
         categories={name: labels_of(table.column(name)) for name in roles.categories},
-        values=numbers(table.column(roles.target), roles.target) if with_target else None,
+        values=target_values(table, roles.target, roles.missing) if with_target else None,
         extras={
             extra: numbers(table.column(column), column)
             for extra, column in roles.extras.items()

@@ -4,6 +4,7 @@
 import dataclasses
 from typing import Any, final
 
+from weft.notebook import facts_html
 from weft.scores import MEANINGS
 
 __all__ = ["Scorer", "Scores", "regressor_tags", "scorer"]
@@ -16,6 +17,10 @@ class Scores(dict[str, float | int]):
     def item(self) -> float:
         """The one number scikit-learn takes where it is told no other: mean CRPS with its sign turned, as higher is better there."""
         return -float(self["mean_crps"])
+
+    def _repr_html_(self) -> str:
+        labels = {name: MEANINGS[name].label if name in MEANINGS else name.replace("_", " ") for name in self}
+        return facts_html([[labels[name], f"{value:.4g}"] for name, value in self.items()])
 
 
 @final

@@ -66,6 +66,8 @@ def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Sto
                 dict(roles["extras"]),
                 tuple(roles.get("categories", ())),
                 tuple(roles.get("local", ())),
+                # Version 0.1 took no value for missing.
+                tuple(float(value) for value in roles.get("missing", ())),
             ),
             translation=Translation.from_json(plain["translation"]),
             names=tuple(plain["names"]),

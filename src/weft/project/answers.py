@@ -13,8 +13,10 @@ from weft.distributed.files import computed_in_order, open_lazily
 from weft.estimator.evaluation import summaries_of
 from weft.loading import load_estimator
 from weft.options import Of
+from weft.project.surveys import arranged
 from weft.report import ReportContent, build_report
 from weft.report.build import check_threshold
+from weft.space_time_gp import SpaceTimeGP
 
 __all__ = [
     "Update",
@@ -54,6 +56,16 @@ def predict_file(
         write_pieces(gp.predict_pieces(asked, quantiles=quantiles, of=of), output)
 
 
+def rows_for(gp: SpaceTimeGP, path: pathlib.Path, places: pathlib.Path | None) -> Any:
+    """A table with a row a measurement, as the model's was, whichever way its owner keeps it."""
+    data = read_table(path)
+    needed = {gp.roles_.target, *gp.roles_.space}
+    if places is None and needed <= set(getattr(data, "columns", needed)):
+        return data
+    known = {"time": gp.roles_.time, "space": gp.roles_.space, "target": gp.roles_.target}
+    return arranged(data, None if places is None else read_table(places), known).table
+
+
 def sample_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, num: int, seed: int, of: Of) -> None:
     """Joint draws at the rows of a table or the points of a grid."""
     check_outputs({"model": model, "table": table}, tables={"draws": output})
@@ -61,11 +73,13 @@ def sample_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, 
     write_table(gp.sample(read_table(table), num=num, seed=seed, of=of), output)
 
 
-def fill_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, of: Of) -> int:
+def fill_file(
+    model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, of: Of, *, places: pathlib.Path | None = None
+) -> int:
     """The table with the target's gaps filled; how many there were."""
-    check_outputs({"model": model, "table": table}, tables={"complete table": output})
+    check_outputs({"model": model, "table": table, "places": places}, tables={"complete table": output})
     gp = load_estimator(model)
-    filled = gp.fill(read_table(table), of=of)
+    filled = gp.fill(rows_for(gp, table, places), of=of)
     write_table(filled, output)
     return int(filled["filled"].sum())
 
@@ -111,7 +125,7 @@ def aggregate_file(
     model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, by: Sequence[str], **options: Any
 ) -> int:
     """Means or sums over groups of the rows of a table or the points of a grid; how many groups there were."""
-    check_outputs({"model": model, "table": table}, tables={"groups": output})
+    check_outputs({"model": model, "table": table, "polygons": options.get("polygons")}, tables={"groups": output})
     gp = load_estimator(model)
     groups = gp.aggregate(read_table(table), by, **options)
     write_table(groups, output)
@@ -126,11 +140,18 @@ def point_file(
     write_table(load_estimator(model).point(place, quantiles=quantiles, of=of), output)
 
 
-def audit_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, rate: float) -> dict[str, int]:
+def audit_file(
+    model: pathlib.Path,
+    table: pathlib.Path,
+    output: pathlib.Path,
+    *,
+    rate: float,
+    places: pathlib.Path | None = None,
+) -> dict[str, int]:
     """The suspicious rows of a table; how many there are of each cause."""
-    check_outputs({"model": model, "table": table}, tables={"suspicious rows": output})
+    check_outputs({"model": model, "table": table, "places": places}, tables={"suspicious rows": output})
     gp = load_estimator(model)
-    found = gp.audit(read_table(table), rate=rate)
+    found = gp.audit(rows_for(gp, table, places), rate=rate)
     write_table(found.reset_index(drop=True), output)
     return {str(cause): int(count) for cause, count in found["cause"].value_counts().items()}
 
@@ -153,23 +174,29 @@ class Update(NamedTuple):
     num_rows: int
 
 
-def update_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path) -> Update:
+def update_file(
+    model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, places: pathlib.Path | None = None
+) -> Update:
     """A model that has seen the table's rows too."""
-    check_outputs({"model": model, "table": table}, files={"new model": output})
+    check_outputs({"model": model, "table": table, "places": places}, files={"new model": output})
     gp = load_estimator(model)
-    before, rows = gp.fitted_, read_table(table)
+    before, rows = gp.fitted_, rows_for(gp, table, places)
     gp.update(rows)
     gp.save(output)
     return Update(gp.num_rows_ - before.num_rows, before.num_repeated(before.read(rows)), gp.num_rows_)
 
 
 def score_file(
-    model: pathlib.Path, table: pathlib.Path, rows: pathlib.Path | None = None
+    model: pathlib.Path,
+    table: pathlib.Path,
+    rows: pathlib.Path | None = None,
+    *,
+    places: pathlib.Path | None = None,
 ) -> dict[str, dict[str, float | int]]:
     """Scores of a model and of baselines on a table's rows; those of every row go to the file `rows`."""
-    check_outputs({"model": model, "table": table}, tables={"scored rows": rows})
+    check_outputs({"model": model, "table": table, "places": places}, tables={"scored rows": rows})
     gp = load_estimator(model)
-    scored = gp.score_rows(read_table(table))
+    scored = gp.score_rows(rows_for(gp, table, places))
     if rows is not None:
         write_table(scored, rows)
     return summaries_of(scored, gp.target_sd_)

@@ -10,20 +10,25 @@ from weft.comparison import compare
 from weft.data.files import ENDINGS, read_table, write_table
 from weft.data.outputs import check_outputs
 from weft.estimator.evaluation import joined, tidy_scores
+from weft.estimator.lead_times import LEAD, scores_by_lead
 from weft.folds import KINDS
 from weft.loading import load_estimator
+from weft.notebook import table_html
 from weft.options import HeldOutBy
 from weft.project.fitting import Say, fit, silent
 from weft.project.prepared import check_folds
 from weft.project.settings import Settings
 from weft.project.surveys import rows_of, surveyed
-from weft.project.words import aligned, score_table
+from weft.project.words import aligned, score_cells, score_table
 from weft.space_time_gp import SpaceTimeGP
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Evaluation", "check_kinds", "compare_files", "comparison_text", "evaluate", "evaluate_file"]
+
+
+_BY_LEAD = "CRPS by lead time"
 
 
 @final
@@ -35,25 +40,65 @@ class Evaluation:
     rows: "dict[str, pd.DataFrame]"
 
     def __str__(self) -> str:
-        blocks: list[str] = []
-        for by, part in self.scores[self.scores["fold"] == "all"].groupby("by", sort=False):
-            summaries: dict[str, dict[str, float | int]] = {}
-            for line in part.to_dict("records"):
-                summaries.setdefault(line["model"], {})[line["score"]] = line["value"]
-            blocks.append(f"held out by {by}\n{score_table(summaries)}")
-        return "\n\n".join(blocks)
+        blocks = [f"held out by {by}\n{score_table(found)}" for by, found in self._summaries().items()]
+        ahead = self._by_lead()
+        return "\n\n".join([*blocks, *([f"{_BY_LEAD}\n{aligned(ahead)}"] if ahead else [])])
+
+    def _repr_html_(self) -> str:
+        blocks = []
+        for by, found in self._summaries().items():
+            header, *lines = score_cells(found)
+            blocks.append(table_html(f"held out by {by}", header, lines))
+        ahead = self._by_lead()
+        return "".join([*blocks, *([table_html(_BY_LEAD, ahead[0], ahead[1:])] if ahead else [])])
+
+    def _by_lead(self) -> list[list[str]]:
+        """Leads down, models across; nothing where no forecast was scored."""
+        chosen = self.scores["fold"].astype(str).str.startswith(LEAD) & (self.scores["score"] == "mean_crps")
+        lines = self.scores[chosen]
+        if not len(lines):
+            return []
+        table = lines.pivot_table(index="fold", columns="model", values="value", sort=False)
+        header = ["", *(str(name).replace("_", " ") for name in table.columns)]
+        return [
+            header,
+            *(
+                [str(fold), *(f"{value:.4g}" for value in row)]
+                for fold, row in zip(table.index, table.to_numpy(), strict=True)
+            ),
+        ]
+
+    def _summaries(self) -> dict[str, dict[str, dict[str, float | int]]]:
+        """Scores over all folds, by how rows were held out and by model."""
+        found: dict[str, dict[str, dict[str, float | int]]] = {}
+        for line in self.scores[self.scores["fold"] == "all"].to_dict("records"):
+            found.setdefault(line["by"], {}).setdefault(line["model"], {})[line["score"]] = line["value"]
+        return found
 
 
 def evaluate(
-    gp: SpaceTimeGP, table: Any, by: Sequence[str], folds: int | None = None, *, refit: bool = False
+    gp: SpaceTimeGP,
+    table: Any,
+    by: Sequence[str],
+    folds: int | None = None,
+    *,
+    refit: bool = False,
+    horizon: str | float | None = None,
 ) -> Evaluation:
-    """Rows held out in each of these ways, predicted and scored; see `SpaceTimeGP.cross_validate`."""
-    check_kinds(by)
+    """Rows held out in each of these ways, predicted and scored; see `SpaceTimeGP.cross_validate`.
+
+    The `horizon` is of those held out by time.
+    """
+    check_kinds(by, horizon)
     rows, scores = {}, []
     for kind in by:
-        rows[kind] = gp.cross_validate(table, by=cast(HeldOutBy, kind), folds=folds, refit=refit, output="rows")
+        ahead = horizon if kind == "time" else None
+        rows[kind] = gp.cross_validate(
+            table, by=cast(HeldOutBy, kind), folds=folds, refit=refit, output="rows", horizon=ahead
+        )
         values = rows[kind].drop_duplicates("row")["value"]
         scores.append(tidy_scores(rows[kind], float(values.std(ddof=0)), kind))
+        scores.append(scores_by_lead(rows[kind], float(values.std(ddof=0)), kind))
     return Evaluation(joined(scores), rows)
 
 
@@ -72,16 +117,16 @@ def evaluate_file(
     Scores go to the file `output`, and those of every row to `rows`.
     """
     check_outputs(settings.inputs() | {"model": model}, tables={"scores": output, "scored rows": rows})
-    by, folds = settings.evaluate.by, settings.evaluate.folds
-    check_kinds(by)
+    by, folds, horizon = settings.evaluate.by, settings.evaluate.folds, settings.evaluate.horizon
+    check_kinds(by, horizon)
     data = rows_of(settings)
     if model is not None:
-        gp = load_estimator(model)
+        gp, table = load_estimator(model), data.table
     else:
         found = surveyed(settings, data, advised=advised)
-        check_folds(found.prepared(), by, folds)
-        gp, data = found.estimator() if refit else fit(found, say=say), found.table
-    evaluation = evaluate(gp, data, by, folds, refit=refit)
+        check_folds(found.prepared(), by, folds, horizon)
+        gp, table = found.estimator() if refit else fit(found, say=say), found.table
+    evaluation = evaluate(gp, table, by, folds, refit=refit, horizon=horizon)
     if output is not None:
         write_table(evaluation.scores, output)
     if rows is not None:
@@ -108,8 +153,10 @@ def comparison_text(result: "pd.DataFrame", first: str, second: str) -> str:
     return f"{aligned(lines)}\nAll are losses over {result['num_rows'].iloc[0]:,} rows: below 0, the first is better."
 
 
-def check_kinds(kinds: Sequence[str]) -> None:
+def check_kinds(kinds: Sequence[str], horizon: Any = None) -> None:
     """Refuse a way to hold rows out that there is not, or none at all, before anything is fitted."""
+    if horizon is not None and "time" not in kinds:
+        raise ValueError(f"a horizon is for rows held out by time; they are held out by {', '.join(kinds)}; add time")
     if not kinds:
         raise ValueError(f"by is empty, so nothing would be held out; name one or more of {', '.join(KINDS)}")
     for kind in kinds:

@@ -15,7 +15,7 @@ from weft.estimator.evaluation import make_sheet
 from weft.estimator.learning import options_among, translation_for
 from weft.estimator.precision import in_float64
 from weft.estimator.translation import Translation
-from weft.estimator.validation import NUM_FOLDS, folds_of
+from weft.estimator.validation import NUM_FOLDS, ahead_of, folds_of
 from weft.inference.prediction import check_of
 from weft.options import Options
 
@@ -46,12 +46,15 @@ def prepare(arguments: Mapping[str, Any], table: Any) -> Prepared:
     return Prepared(options, roles, seen, rows, translation_for(options, roles, rows))
 
 
-def check_folds(prepared: Prepared, kinds: Sequence[str], num_folds: int | None) -> None:
-    """Refuse more folds than there are rows, places or times to hold out."""
+def check_folds(prepared: Prepared, kinds: Sequence[str], num_folds: int | None, horizon: Any = None) -> None:
+    """Refuse more folds than there are rows, places or times to hold out, and a horizon longer than the series."""
     count = NUM_FOLDS if num_folds is None else num_folds
     require_whole("folds", count, 1)
     sheet = make_sheet(prepared.rows, prepared.translation)
     for by in kinds:
+        if by == "time" and horizon is not None:
+            list(ahead_of(sheet, prepared.translation, by, horizon, count)[1])
+            continue
         folds_of(sheet, by, count, prepared.options.seed)
 
 

@@ -68,7 +68,7 @@ def run(settings: Settings, *, resume: bool = False, say: Say = silent, command:
     """
     started = time.perf_counter()
     files = _files(settings)
-    check_kinds(settings.evaluate.by)
+    check_kinds(settings.evaluate.by, settings.evaluate.horizon)
     check_threshold(settings.report.threshold)
     found = survey_file(settings, advised=False)
     settings = found.settings
@@ -83,7 +83,8 @@ def run(settings: Settings, *, resume: bool = False, say: Say = silent, command:
     if was_interrupted(gp):
         return Run(found, gp, files, time.perf_counter() - started)
     say(gp.summary())
-    evaluation = evaluate(gp, found.table, settings.evaluate.by, settings.evaluate.folds)
+    held_out = settings.evaluate
+    evaluation = evaluate(gp, found.table, held_out.by, held_out.folds, horizon=held_out.horizon)
     write_table(evaluation.scores, files["scores"])
     if asked is not None:
         pieces = gp.predict_pieces(asked, quantiles=settings.predict.quantiles, of=cast(Of, settings.predict.of))
@@ -119,6 +120,6 @@ def _rehearse(found: Survey, asked: Any, heights: Any) -> None:
     settings, prepared = found.settings, found.prepared()
     check_station(prepared, settings.report.station)
     check_terrain(prepared, heights)
-    check_folds(prepared, settings.evaluate.by, settings.evaluate.folds)
+    check_folds(prepared, settings.evaluate.by, settings.evaluate.folds, settings.evaluate.horizon)
     if asked is not None:
         check_question(prepared, asked, settings.predict.quantiles, settings.predict.of)

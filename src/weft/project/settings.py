@@ -38,6 +38,7 @@ class EvaluateSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 
     by: tuple[str, ...] = ("random",)
     folds: int | None = None
+    horizon: str | float | None = None
 
 
 class PredictSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,12 +71,14 @@ class OutputSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All that weft.toml says, and `source`, which one it was. Names of files are relative to where weft runs.
 
-    `options` are arguments of `SpaceTimeGP` by name, those that are given; with `keep_duplicates`, rows that repeat
+    `places` is a second table, which says where the stations of the first are. `options` are arguments of `SpaceTimeGP` by
+    name, those that are given; with `keep_duplicates`, rows that repeat
     another in every column are measurements too.
     """
 
     source: str | None = None
     table: str | None = None
+    places: str | None = None
     keep_duplicates: bool = False
     options: dict[str, Any] = {}
     kernel: tuple[KernelSettings, ...] = ()
@@ -89,6 +92,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "config": self.source,
             "table": self.table,
+            "table of places": self.places,
             "table to predict at": self.predict.table,
             "terrain": self.report.terrain,
         }
@@ -97,12 +101,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The same with these arguments of the estimator in place of what was said of them."""
         return msgspec.structs.replace(self, options=self.options | options)
 
-    def held_out_by(self, by: Sequence[str] | None, folds: int | None) -> "Settings":
+    def held_out_by(
+        self, by: Sequence[str] | None, folds: int | None, horizon: str | float | None = None
+    ) -> "Settings":
         """The same with another way to hold rows out, where one is given."""
         replace, before = msgspec.structs.replace, self.evaluate
         return replace(
             self,
-            evaluate=replace(before, by=tuple(by or before.by), folds=before.folds if folds is None else folds),
+            evaluate=replace(
+                before,
+                by=tuple(by or before.by),
+                folds=before.folds if folds is None else folds,
+                horizon=before.horizon if horizon is None else horizon,
+            ),
         )
 
     def arguments(self) -> dict[str, Any]:
@@ -116,7 +127,7 @@ def _section(name: str, *more: tuple[str, Any, Any]) -> Any:
     return msgspec.defstruct(name, [*fields, *more], frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
-_Data = _section("data", ("table", str | None, None), ("keep_duplicates", bool, False))
+_Data = _section("data", ("table", str | None, None), ("places", str | None, None), ("keep_duplicates", bool, False))
 _Model = _section("model", ("kernel", tuple[KernelSettings, ...], ()))
 # What the file looks like: its sections, in order.
 SECTIONS: dict[str, Any] = {
@@ -166,6 +177,7 @@ def read_settings(path: str | os.PathLike[str]) -> Settings:
     settings = Settings(
         source=name,
         table=file.data.table,
+        places=file.data.places,
         keep_duplicates=file.data.keep_duplicates,
         options=given,
         kernel=file.model.kernel,
@@ -210,6 +222,7 @@ def _beside(settings: Settings, folder: pathlib.Path) -> Settings:
     return replace(
         settings,
         table=placed(settings.table),
+        places=placed(settings.places),
         predict=replace(settings.predict, table=placed(settings.predict.table)),
         report=replace(settings.report, terrain=placed(settings.report.terrain)),
         output=replace(settings.output, folder=str(folder / settings.output.folder)),

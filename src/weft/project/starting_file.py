@@ -8,13 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 
 from weft.data.atomic import whole_file
-from weft.data.files import read_table
+from weft.data.inspect import guess_columns
 from weft.data.outputs import check_outputs
 from weft.options import written_options
 from weft.project.settings import EvaluateSettings, ReportSettings, Settings
-from weft.project.surveys import ROLES, Survey, surveyed
+from weft.project.surveys import ROLES, Survey, survey_file
 
 __all__ = ["StartingFile", "start"]
 
@@ -27,31 +28,43 @@ class StartingFile(NamedTuple):
     notes: tuple[str, ...]
 
 
-def start(table: str | os.PathLike[str], output: str | os.PathLike[str], *, replace: bool = False) -> StartingFile:
-    """Look at a table and write a commented weft.toml: which column is what and why, and how to model the target."""
+def start(settings: Settings, output: str | os.PathLike[str], *, replace: bool = False) -> StartingFile:
+    """Look at a table and write a commented weft.toml: which column is what and why, and how to model the target.
+
+    `settings` name the table, and say what is known already.
+    """
     output = pathlib.Path(output)
-    check_outputs({"table": table}, files={"config": output})
+    check_outputs(settings.inputs(), files={"config": output})
     if output.exists() and not replace:
         raise FileExistsError(f"{str(output)!r} is there already; give another name with -o, or --force to replace it")
-    found = surveyed(Settings(), read_table(table), advised=True)
-    guesses = found.guesses
-    assert guesses is not None
-    reasons = {role: (found.reasons | found.unknown)[role] for role in ROLES} | found.reasons
-    notes = () if found.counts is None else (found.counts.words, *found.counts.notes)
+    found = survey_file(settings, advised=True)
+    guesses = guess_columns(found.table) if found.guesses is None else found.guesses
+    known = found.reasons | found.unknown
+    reasons = {role: known[role] for role in ROLES if role in known} | found.reasons
+    notes = found.arranged + (() if found.counts is None else (found.counts.words, *found.counts.notes))
+    used = {
+        name for value in found.settings.options.values() for name in np.atleast_1d(np.asarray(value, dtype=object))
+    }
     notes = (*notes, *found.offers.notes(found.settings.options.get("target", "")))
     if found.objection is not None:
         notes = (*notes, f"fit and run refuse this table: {found.objection}")
-    if guesses.station is not None:
-        reasons["station"] = guesses.station.reason
+    station = None if guesses.station is None or guesses.station.columns[0] in used else guesses.station
+    if station is not None:
+        reasons["station"] = station.reason
     settings = msgspec.structs.replace(
         found.settings,
-        table=os.path.relpath(table, output.parent),
+        table=_beside(settings.table, output),
+        places=_beside(settings.places, output),
         evaluate=EvaluateSettings(by=_worth_holding_out(found)),
-        report=ReportSettings(station=None if guesses.station is None else guesses.station.columns[0]),
+        report=ReportSettings(station=None if station is None else station.columns[0]),
     )
     with whole_file(output) as part:
         part.write_text(_starting_text(settings, reasons, notes), encoding="utf-8")
     return StartingFile(settings, reasons, notes)
+
+
+def _beside(name: str | None, output: pathlib.Path) -> str | None:
+    return None if name is None else os.path.relpath(name, output.parent)
 
 
 def _worth_holding_out(found: Survey) -> tuple[str, ...]:
@@ -82,6 +95,12 @@ def _starting_text(settings: Settings, reasons: Mapping[str, str], notes: Sequen
         *([""] if notes else []),
         "[data]",
         *entry("table", settings.table),
+        *(
+            ['# places = "stations.csv"   # A second table, which says where the stations are.']
+            if settings.places is None
+            else []
+        ),
+        *(entry("places", settings.places) if settings.places is not None else []),
         *section("data"),
         "# keep_duplicates = true    # Rows that repeat another in every column are measurements too.",
         "",

@@ -2,17 +2,18 @@
 """`weft.survey`: what a table holds, which column is what and why, what is odd, and how to model it."""
 
 import dataclasses
-import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 from weft.data.copies import Copies, find_copies
 from weft.data.files import read_table
 from weft.data.inspect import ColumnGuesses, Counts, count_table, guess_columns
+from weft.data.long_form import LongForm, long_form
 from weft.data.offers import Offers, offer_covariates
-from weft.data.tables import Table, as_table
+from weft.data.tables import Table, as_table, time_columns
 from weft.estimator.columns import roles_among
 from weft.estimator.learning import options_among
+from weft.notebook import facts_html
 from weft.options import Options
 from weft.project.cost import Cost, cost_of
 from weft.project.duplicates import objection_to
@@ -21,9 +22,10 @@ from weft.project.settings import Settings
 from weft.project.words import aligned
 from weft.space_time_gp import SpaceTimeGP
 
-__all__ = ["Survey", "rows_of", "survey", "survey_file", "surveyed"]
+__all__ = ["Survey", "arranged", "rows_of", "survey", "survey_file", "surveyed"]
 
 ROLES = ("time", "space", "target")
+_MOST_SHOWN = 20
 
 
 @final
@@ -37,6 +39,7 @@ class Survey:
     `objection` says why `fit` and `run` of the command line refuse the table, if they do. `settings.options` are
     arguments of `SpaceTimeGP`, and `estimator()` is the one that `weft fit TABLE` fits. `guesses` say what each column
     seems to be; there are none where every column was named. `offers` are columns that could be covariates, and those that must not be.
+    `table` has a row a measurement: `arranged` says what was done to make it so, if anything was.
     """
 
     table: Table
@@ -48,13 +51,14 @@ class Survey:
     objection: str | None = None
     guesses: ColumnGuesses | None = None
     offers: Offers = dataclasses.field(default_factory=Offers)
+    arranged: tuple[str, ...] = ()
 
     @property
     def remarks(self) -> tuple[str, ...]:
         """What was chosen, and why."""
-        return tuple(
+        return self.arranged + tuple(
             f"{name} is {_listed(self.settings.options[name])}: {reason}"
-            + ("" if name in ROLES else f"; --{name} changes it")
+            + ("" if name in ROLES else f"; {_spelled(self.settings, name)} changes it")
             for name, reason in self.reasons.items()
         )
 
@@ -69,10 +73,10 @@ class Survey:
         """The counts; ValueError says which column is not known where there are none."""
         for role, reason in self.unknown.items():
             if role == "time" and self.guesses is not None and self.guesses.time_objection is not None:
-                raise ValueError(f"{reason} (--time names another column)")
+                raise ValueError(f"{reason} ({_spelled(self.settings, 'time')} names another column)")
             raise ValueError(
-                f"cannot tell which column is the {role}; name it with --{role} "
-                f"(the table has {', '.join(self.table.names)})"
+                f"cannot tell which column is the {role}; name it with {_spelled(self.settings, role)} "
+                f"(the table has {_shown(self.table.names)}){_hint(role, self.guesses, self.settings)}"
             )
         assert self.counts is not None
         return self.counts
@@ -125,28 +129,26 @@ class Survey:
         return self.text()
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in self.lines()
-        )
-        said = [*self.remarks, *self.unknown.values(), *self.notes]
-        return f"<table>{rows}</table><ul>{''.join(f'<li>{html.escape(text)}</li>' for text in said)}</ul>"
+        return facts_html(self.lines(), [*self.remarks, *self.unknown.values(), *self.notes])
 
 
-def survey(table: Any, **options: Any) -> Survey:
+def survey(table: Any, *, places: Any = None, **options: Any) -> Survey:
     """What a pandas, polars, pyarrow or xarray table holds; `options` are arguments of `SpaceTimeGP` that are known.
 
+    A table with a column a station needs `places`, a second table that says where they are; so does one with their names
+    alone. A column a time or a column of quantities' names needs nothing more. Either way `.table` has a row a measurement.
     Columns of time, space and target that are not given are guessed from their names and contents, and a transform or a
     likelihood that suits the target is chosen where neither is given.
 
         gp = weft.survey(table).estimator().fit(table)
 
-    fits what `weft fit TABLE` fits.
+    fits what `weft fit TABLE` fits; where the table had to be arranged, fit to `.table` of the survey.
     """
     names = [field.name for field in dataclasses.fields(Options)]
     for name in options:
         if name not in names:
             raise TypeError(f"SpaceTimeGP has no argument {name!r}; it has {', '.join(names)}")
-    return surveyed(Settings(options=options), table, advised=True)
+    return surveyed(Settings(options=options), arranged(table, places, options), advised=True)
 
 
 def survey_file(settings: Settings, *, advised: bool) -> Survey:
@@ -154,19 +156,40 @@ def survey_file(settings: Settings, *, advised: bool) -> Survey:
     return surveyed(settings, rows_of(settings), advised=advised)
 
 
-def rows_of(settings: Settings) -> Any:
-    """The table of the settings, and a sentence if they name none."""
+def rows_of(settings: Settings) -> LongForm:
+    """The table of the settings, with a row a measurement; a sentence if they name none."""
     if settings.table is None:
         raise ValueError("there is no table to read; give one, or name it under [data] in the config")
-    return read_table(settings.table)
+    places = None if settings.places is None else read_table(settings.places)
+    return arranged(read_table(settings.table), places, settings.options)
 
 
-def surveyed(settings: Settings, data: Any, *, advised: bool) -> Survey:
-    """The survey of a table; with `advised`, a transform or likelihood that suits the target is added to settings.
+def arranged(data: Any, places: Any, options: Mapping[str, Any]) -> LongForm:
+    """A table with a row a measurement, whichever way its owner keeps it."""
+    if isinstance(data, LongForm):
+        return data
+    if type(data).__module__.partition(".")[0] == "xarray" and places is None:
+        return LongForm(data)
+    target = options.get("target")
+    known = [name for name in (target, *_several(options.get("space")), *_several(options.get("time"))) if name]
+    table = as_table(data)
+    parts = [part for name in known for part in time_columns(table.names, name)]
+    if places is None and all(role in options for role in ROLES) and set(parts) <= set(table.names):
+        return LongForm(table)
+    return long_form(table, known=known, target=target, places=None if places is None else as_table(places))
+
+
+def _several(names: Any) -> tuple[str, ...]:
+    return () if names is None else (names,) if isinstance(names, str) else tuple(names)
+
+
+def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
+    """The survey of a table; with `advised`, what suits the target is added to settings: a transform or a likelihood, and
+    which numbers mean that there is no value.
 
     A config was looked over by its writer and is not advised.
     """
-    options = settings.options
+    options, data = settings.options, rows.table
     reasons: dict[str, str] = {}
     unknown: dict[str, str] = {}
     guesses = None
@@ -181,14 +204,25 @@ def surveyed(settings: Settings, data: Any, *, advised: bool) -> Survey:
                 reasons[role] = guess.reason
             else:
                 objection = guesses.time_objection if role == "time" else None
-                unknown[role] = objection or f"no column looks like the {role}; choose among {', '.join(seen.names)}"
+                hint = _hint(role, guesses, settings)
+                unknown[role] = objection or f"no column looks like the {role}; choose among {_shown(seen.names)}{hint}"
         if unknown:
-            return Survey(seen, settings, reasons, unknown, guesses=guesses)
+            return Survey(seen, settings, reasons, unknown, guesses=guesses, arranged=rows.notes)
     roles = roles_among(vars(options_among(settings.options)))
     table = roles.table(data, with_target=True)
-    counts = count_table(
-        table, time=roles.time, space=roles.space, target=roles.target, time_format=options.get("time_format")
-    )
+
+    def counted(missing: Sequence[float]) -> Counts:
+        columns: dict[str, Any] = {"time": roles.time, "space": roles.space, "target": roles.target}
+        return count_table(table, **columns, time_format=options.get("time_format"), missing=missing)
+
+    counts = counted(roles.missing)
+    if advised and "missing" not in options and counts.sentinels:
+        codes = tuple(sentinel.value for sentinel in counts.sentinels)
+        number = sum(sentinel.num_rows for sentinel in counts.sentinels)
+        settings = settings.with_options(missing=codes)
+        counts = counted(codes)
+        rest = f"{counts.target_lowest:g} to {counts.target_highest:g}"
+        reasons["missing"] = f"{number:,} rows have such a value of {roles.target!r}, far from all others ({rest})"
     if advised and not {"transform", "likelihood"} & options.keys():
         settings = settings.with_options(**counts.advice.options)
         reasons |= dict.fromkeys(counts.advice.options, counts.advice.reason)
@@ -199,8 +233,39 @@ def surveyed(settings: Settings, data: Any, *, advised: bool) -> Survey:
     further = () if guesses is None else (*guesses.others, *guesses.kinds)
     candidates = dict.fromkeys(name for name in (*roles.covariates, *further) if name in table.names)
     offers = offer_covariates(table, roles.target, candidates)
-    return Survey(table, settings, reasons, {}, counts, copies, objection, guesses, offers)
+    return Survey(table, settings, reasons, {}, counts, copies, objection, guesses, offers, rows.notes)
+
+
+def _spelled(settings: Settings, name: str) -> str:
+    """How an option is given: on the command line where the table is a file, else in Python."""
+    return f"--{name}" if settings.table is not None else f"{name}="
+
+
+def _hint(role: str, guesses: ColumnGuesses | None, settings: Settings) -> str:
+    """What else may help where no column says when, or where."""
+    if role == "time":
+        return "; if all rows are of one time, add a column that says it, such as year"
+    if role != "space" or guesses is None:
+        return ""
+    if guesses.space_objection is not None:
+        return f"; {guesses.space_objection}"
+    if settings.places is not None or guesses.time is None:
+        return ""
+    given = "--places stations.csv" if settings.table is not None else "places=stations"
+    if guesses.station is not None:
+        column = guesses.station.columns[0]
+        return f"; if {column!r} names stations, say where they are with {given}: a table with {column!r}, lat and lon"
+    return f"; if each column is a station, say where they are with {given}: a table with their names, lat and lon"
+
+
+def _shown(names: Sequence[str]) -> str:
+    """Names of columns, the first and the last where there are many."""
+    return ", ".join(names) if len(names) <= _MOST_SHOWN else f"{', '.join(names[: _MOST_SHOWN - 1])}, ..., {names[-1]}"
 
 
 def _listed(value: Any) -> str:
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+    return (
+        ", ".join(f"{each:g}" if isinstance(each, float) else each for each in value)
+        if isinstance(value, tuple)
+        else str(value)
+    )

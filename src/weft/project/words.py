@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from weft.scores import MEANINGS
 
-__all__ = ["aligned", "duration", "megabytes", "score_table"]
+__all__ = ["aligned", "duration", "megabytes", "score_cells", "score_table"]
 
 # Scores shown to people, in this order; --json has them all.
 SHOWN_SCORES = (
@@ -35,12 +35,17 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def score_table(summaries: Mapping[str, Mapping[str, float | int]]) -> str:
     """Scores down, models across."""
+    return aligned(score_cells(summaries))
+
+
+def score_cells(summaries: Mapping[str, Mapping[str, float | int]]) -> list[list[str]]:
+    """The same cell by cell, models' names first."""
     rows = [["", *(name.replace("_", " ") for name in summaries)]]
     for score in SHOWN_SCORES:
         if any(score in summary for summary in summaries.values()):
             cells = [_score(score, summary.get(score)) for summary in summaries.values()]
             rows.append([MEANINGS[score].label, *cells])
-    return aligned(rows)
+    return rows
 
 
 def megabytes(size: float | int) -> str:

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""Where the names of columns stand in text as people save it: below a few lines about the file, above a line of units."""
+
+import collections
+import csv
+import dataclasses
+import re
+from collections.abc import Iterable, Sequence
+from typing import final
+
+__all__ = ["BLANKS", "Header", "find_header", "is_missing_word", "is_names", "is_number", "is_unit_row"]
+
+# Any number of blanks between two fields; the others are single characters.
+BLANKS = " "
+_SEPARATORS = (",", ";", "\t", "|")
+_MOST_LINES = 200
+_COMMENT = ("#", "%", "//")
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+_TIME = re.compile(r"\d{1,4}[-/.:]\d{1,2}([-/.:]\d{1,4})?([T ].*)?")
+# What Arrow takes for "no value" among numbers, in lower case.
+_MISSING_WORDS = frozenset({"na", "n/a", "nan", "-nan", "null", "#n/a", "#na", "#n/a n/a"})
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Header:
+    """The separator, lines above the names of columns, and names where they stand behind a sign for comments."""
+
+    separator: str
+    num_above: int
+    first_above: str = ""
+    names: tuple[str, ...] | None = None
+    has_units: bool = False
+
+
+def is_missing_word(text: str) -> bool:
+    return text.strip().lower() in _MISSING_WORDS
+
+
+def is_number(text: str) -> bool:
+    return _NUMBER.fullmatch(text.strip()) is not None
+
+
+def is_names(fields: Sequence[str]) -> bool:
+    """Whether a line may be one of column names: there are some, and not all are numbers or times."""
+    given = [field.strip() for field in fields if field.strip()]
+    return bool(given) and not all(is_number(field) or _TIME.fullmatch(field) for field in given)
+
+
+def is_unit_row(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
+    """Whether the line below the names has words such as degC wherever all lines after it have numbers."""
+    if len(others) < 2:
+        return False
+    numeric = [
+        k for k in range(len(first)) if all(is_number(row[k]) for row in others if k < len(row) and row[k].strip())
+    ]
+    with_values = [k for k in numeric if any(k < len(row) and row[k].strip() for row in others)]
+    words = [k for k in with_values if first[k].strip() and not is_number(first[k])]
+    if not words or any(is_missing_word(first[k]) for k in words):
+        return False
+    # A line of data has a number in some column; one of units in none.
+    return not any(is_number(field) for field in first)
+
+
+def find_header(text: str) -> Header:
+    """The header of the first lines of a file. Where they do not tell, it is the first line that is not empty."""
+    lines = text.splitlines(keepends=True)
+    empty = next((k for k, line in enumerate(lines) if line.strip()), 0)
+    first = lines[empty]
+    plain = max(_SEPARATORS, key=first.count)
+    rows = _rows(lines[empty:], plain)
+    widths = [len(fields) for fields, _ in rows]
+    usual = _mode(widths[1:])
+    if not first.lstrip().startswith(_COMMENT) and (usual is None or (widths[0] == usual and usual > 1)):
+        return Header(plain, 0, has_units=_has_units([fields for fields, _ in rows]))
+    found = [header for separator in (*_SEPARATORS, BLANKS) if (header := _below(lines, separator)) is not None]
+    # The separator that makes most fields; of equals, the first.
+    return max(found, key=lambda pair: pair[0])[1] if found else Header(plain, 0)
+
+
+def _below(lines: Sequence[str], separator: str) -> tuple[int, Header] | None:
+    """How many columns this separator makes, and the header: the first line from which on lines have as many fields."""
+    rows = _rows(lines, separator)
+    spoken = [(fields, line) for fields, line in rows if any(fields) and not fields[0].lstrip().startswith(_COMMENT)]
+    width = _mode([len(fields) for fields, _ in spoken[len(spoken) // 2 :]])
+    if width is None or width < 2:
+        return None
+    odd = [k for k, (fields, _) in enumerate(spoken) if len(fields) != width]
+    start = odd[-1] + 1 if odd else 0
+    if start >= len(spoken) - 1 or start > len(spoken) // 2 + 1:
+        return None
+    fields, line = spoken[start]
+    above = [row[0] for row in rows if row[1] < line and any(row[0])]
+    said = separator.join(above[0]).strip() if above else ""
+    if is_names(fields):
+        return width, Header(separator, line, said, has_units=_has_units([row for row, _ in spoken[start:]]))
+    # NumPy writes the names behind a sign for comments.
+    behind = [field.strip() for field in above[-1]] if above and above[-1][0].lstrip().startswith(_COMMENT) else []
+    behind[:1] = [behind[0].lstrip("#%/").strip()] if behind else []
+    names = [name for name in behind if name]
+    if len(names) == width and is_names(names):
+        return width, Header(separator, line, said, tuple(names))
+    return None
+
+
+def _rows(lines: Sequence[str], separator: str) -> list[tuple[list[str], int]]:
+    """Fields of each row, and the line it begins at."""
+    if separator == BLANKS:
+        return [(line.split(), k) for k, line in enumerate(lines[:_MOST_LINES])]
+    reader = csv.reader(lines[:_MOST_LINES], delimiter=separator)
+    found: list[tuple[list[str], int]] = []
+    line = 0
+    try:
+        for fields in reader:
+            found.append((fields, line))
+            line = reader.line_num
+    except csv.Error:
+        pass
+    return found
+
+
+def _has_units(rows: Sequence[Sequence[str]]) -> bool:
+    return len(rows) > 3 and is_unit_row(rows[1], rows[2:])
+
+
+def _mode(numbers: Iterable[int]) -> int | None:
+    counted = collections.Counter(numbers).most_common(1)
+    return counted[0][0] if counted else None

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""Times spread over several columns: year, month and day, or a date and an hour, joined into one.
+
+A time in parts is named by its columns, separated by commas: "year,month,day". Whatever names a column of times may name one so.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from weft.data.tables import Table, name_rows, numbers, time_columns
+from weft.data.time_text import read_time_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["find_time_parts", "time_column"]
+
+_PARTS = {
+    "year": frozenset({"year", "yyyy", "yr"}),
+    "month": frozenset({"month", "mo", "mon", "mm"}),
+    "day of the year": frozenset({"doy", "yday", "dayofyear", "jday"}),
+    "day": frozenset({"day", "dy", "dd", "dom"}),
+    "date": frozenset({"date"}),
+    "hour": frozenset({"hour", "hr", "hh"}),
+    "minute": frozenset({"minute", "minutes", "mi"}),
+    "clock": frozenset({"time", "clock"}),
+}
+_LIMITS = {
+    "year": (1, 9999),
+    "month": (1, 12),
+    "day": (1, 31),
+    "day of the year": (1, 366),
+    "hour": (0, 24),
+    "minute": (0, 59),
+}
+# Which parts make a time, finest last; what stands first is looked for first.
+_WHOLES: tuple[tuple[str, ...], ...] = (
+    ("date", "clock"),
+    ("date", "hour", "minute"),
+    ("date", "hour"),
+    ("year", "month", "day", "hour", "minute"),
+    ("year", "month", "day", "hour"),
+    ("year", "month", "day", "clock"),
+    ("year", "month", "day"),
+    ("year", "day of the year", "hour"),
+    ("year", "day of the year"),
+    ("year", "month"),
+)
+_CLOCK = re.compile(r"\s*(\d{1,2}):?(\d{2})(?::(\d{2})(?:\.\d*)?)?\s*")
+
+
+def time_column(table: Table, time: str) -> "pd.Series":
+    """A table's times, joined where they are in parts; a part that cannot be is refused by row."""
+    names = time_columns(table.names, time)
+    if names == (time,):
+        return table.column(time)
+    roles = dict(zip((_role(name) for name in names), names, strict=True))
+    if (
+        None in roles
+        or len(roles) != len(names)
+        or tuple(name for name in _PARTS if name in roles) not in _known_wholes()
+    ):
+        raise ValueError(
+            f"time is {time!r}, several columns, which do not make a time together; name one column, or such as "
+            "year,month,day or date,hour"
+        )
+    columns = {str(role): table.column(name) for role, name in roles.items()}
+    return _joined(columns, {str(role): name for role, name in roles.items()})
+
+
+def find_time_parts(columns: "Mapping[str, pd.Series]") -> tuple[str, ...] | None:
+    """The columns that make a time together, by their names and contents, or None. A year alone is a time by itself."""
+    found: dict[str, str] = {}
+    for name, column in columns.items():
+        role = _role(name)
+        if role is not None and role not in found and _may_be(role, column):
+            found[role] = name
+    for whole in _WHOLES:
+        if all(part in found for part in whole):
+            return tuple(found[part] for part in whole)
+    return None
+
+
+def _known_wholes() -> set[tuple[str, ...]]:
+    return {tuple(part for part in _PARTS if part in whole) for whole in _WHOLES}
+
+
+def _role(name: str) -> str | None:
+    words = set(re.split(r"[^a-z]+", name.lower()))
+    return next((part for part, known in _PARTS.items() if words & known), None)
+
+
+def _may_be(role: str, column: "pd.Series") -> bool:
+    import pandas as pd
+
+    present = column[column.notna()]
+    if not len(present):
+        return False
+    if role == "date":
+        return _is_of_days(present)
+    if role == "clock":
+        return not pd.api.types.is_numeric_dtype(present.dtype) and all(_CLOCK.fullmatch(str(v)) for v in present)
+    if not pd.api.types.is_numeric_dtype(present.dtype) or pd.api.types.is_bool_dtype(present.dtype):
+        return False
+    values = present.to_numpy(dtype=np.float64)
+    lowest, highest = _LIMITS[role]
+    return bool(np.all((values == np.rint(values)) & (values >= lowest) & (values <= highest)))
+
+
+def _is_of_days(column: "pd.Series") -> bool:
+    """Whether a column of dates has no time of day."""
+    try:
+        dates = _dates(column.reset_index(drop=True), "date")
+    except (ValueError, TypeError):
+        return False
+    return dates.tz is None and bool((dates == dates.normalize()).all())
+
+
+def _dates(column: "pd.Series", name: str) -> Any:
+    import pandas as pd
+
+    if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        return pd.DatetimeIndex(column)
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        column = column.astype("int64").astype(str)
+    return read_time_text(column.astype(str), name, None).index
+
+
+def _joined(columns: "Mapping[str, pd.Series]", names: Mapping[str, str]) -> "pd.Series":
+    import pandas as pd
+
+    num_rows = len(next(iter(columns.values())))
+    whole = {part: _whole_numbers(columns[part], part, names[part]) for part in columns if part in _LIMITS}
+    if "date" in columns:
+        _refuse_missing(columns["date"], names["date"])
+        days = pd.DatetimeIndex(_dates(columns["date"], names["date"])).to_numpy().astype("datetime64[s]")
+    else:
+        months = whole.get("month", np.ones(num_rows, dtype=np.int64))
+        first = (12 * (whole["year"] - 1970) + months - 1).astype("datetime64[M]")
+        number = whole.get("day of the year", whole.get("day", np.ones(num_rows, dtype=np.int64)))
+        days = first.astype("datetime64[D]") + (number - 1)
+        # A day beyond its month's (or year's) last would silently be one of the next.
+        unit = "M" if "day of the year" not in whole else "Y"
+        beyond = days.astype(f"datetime64[{unit}]") != first.astype(f"datetime64[{unit}]")
+        part = "day" if unit == "M" else "day of the year"
+        if beyond.any():
+            raise ValueError(f"column {names[part]!r} holds days that there are not; {name_rows(beyond, number)}")
+        days = days.astype("datetime64[s]")
+    seconds = 3600 * whole.get("hour", np.zeros(num_rows, dtype=np.int64))
+    seconds = seconds + 60 * whole.get("minute", np.zeros(num_rows, dtype=np.int64))
+    if "clock" in columns:
+        seconds = seconds + _seconds_of_day(columns["clock"], names["clock"])
+    return pd.Series(days + seconds.astype("timedelta64[s]"))
+
+
+def _whole_numbers(column: "pd.Series", part: str, name: str) -> np.ndarray:
+    values = numbers(column, name)
+    lowest, highest = _LIMITS[part]
+    with np.errstate(invalid="ignore"):
+        bad = ~((values >= lowest) & (values <= highest) & (values == np.rint(values)))
+    if bad.any():
+        raise ValueError(
+            f"column {name!r} must hold whole numbers between {lowest} and {highest}, a {part} each; {name_rows(bad, values)}"
+        )
+    return values.astype(np.int64)
+
+
+def _seconds_of_day(column: "pd.Series", name: str) -> np.ndarray:
+    _refuse_missing(column, name)
+    texts = column.astype(str).to_numpy(dtype=object)
+    matches = [_CLOCK.fullmatch(text) for text in texts]
+    bad = np.array([match is None or int(match[1]) > 24 or int(match[2]) > 59 for match in matches])
+    if bad.any():
+        raise ValueError(f"column {name!r} must hold times of the day such as 13:30; {name_rows(bad, texts)}")
+    return np.array([3600 * int(m[1]) + 60 * int(m[2]) + int(m[3] or 0) for m in matches if m], dtype=np.int64)
+
+
+def _refuse_missing(column: "pd.Series", name: str) -> None:
+    missing = column.isna().to_numpy()
+    if missing.any():
+        raise ValueError(f"column {name!r} has missing times; {name_rows(missing, np.full(len(column), 'none'))}")
