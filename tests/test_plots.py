@@ -58,6 +58,21 @@ def test_series_is_the_point_and_the_measurements(fitted: weft.SpaceTimeGP, tabl
         fitted.plot.series(9, ax=ax)
 
 
+def test_one_model_has_no_regions_to_draw(fitted: weft.SpaceTimeGP) -> None:
+    with pytest.raises(ValueError, match="one model answers for all places"):
+        fitted.plot.regions()
+
+
+def test_notebooks_show_what_was_learned(fitted: weft.SpaceTimeGP, table: pd.DataFrame) -> None:
+    page = fitted._repr_html_()
+    assert "<th>SpaceTimeGP of &#x27;value&#x27;</th>" in page
+    assert "<th>noise</th>" in page
+    assert "not fitted yet" in weft.SpaceTimeGP(time="t", space=("x",), target="y")._repr_html_()
+    assert "<th>log evidence</th>" in fitted.result_._repr_html_()
+    scores = fitted.score(table)
+    assert f"<td>{scores['mean_crps']:.4g}</td>" in scores._repr_html_()
+
+
 def test_components_add_up(fitted: weft.SpaceTimeGP, ax) -> None:
     assert fitted.plot.components(1, ax=ax) is ax
     names = [line.get_label() for line in ax.lines if not line.get_label().startswith("_")]

@@ -46,7 +46,7 @@ CASES = {
     ),
     "not a table": ({}, lambda table: [1, 2, 3], TypeError, "pandas, polars or pyarrow"),
     "no space": ({"space": ()}, lambda table: table, ValueError, "space names no column"),
-    "a column twice": ({"covariates": ("lon",)}, lambda table: table, ValueError, "'lon' is named twice"),
+    "a column twice": ({"covariates": ("value",)}, lambda table: table, ValueError, "'value' is named twice"),
     "space of numbers": ({"space": (1, 2)}, lambda table: table, TypeError, "space must name a column"),
     "unknown likelihood": ({"likelihood": "normal"}, lambda table: table, ValueError, "negative_binomial"),
     "transform of counts": (

@@ -127,9 +127,3 @@ def test_regions_are_drawn(cut_up):
     ax = cut_up.plot.regions(ax=Figure().add_subplot())
     assert sum(len(each.get_offsets()) for each in ax.collections) == 220
     assert [text.get_text() for text in ax.texts[:4]] == ["0", "1", "2", "3"]
-
-
-def test_one_model_has_none_to_draw(table):
-    gp = weft.SpaceTimeGP(**ARGUMENTS, regions=None, pseudo_points=8).set_params(max_iterations=0).fit(table[:60])
-    with pytest.raises(ValueError, match="one model answers for all places"):
-        gp.plot.regions()

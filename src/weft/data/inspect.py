@@ -101,10 +101,12 @@ class Counts:
     def words(self) -> str:
         """The table's shape in a sentence."""
         wide = "" if self.width_km is None else f" across {self.width_km:,.0f} km"
-        return (
-            f"{self.num_rows:,} rows at {self.num_places:,} places{wide} and {self.num_times:,} times "
-            f"(usual step {self.step_words}), {self.first_time} to {self.last_time}"
+        when = (
+            f"one time, {self.first_time}"
+            if self.num_times == 1
+            else f"{self.num_times:,} times (usual step {self.step_words}), {self.first_time} to {self.last_time}"
         )
+        return f"{self.num_rows:,} rows at {self.num_places:,} places{wide} and {when}"
 
     def to_json(self) -> dict[str, object]:
         sentinels = [sentinel._asdict() for sentinel in self.sentinels]

@@ -20,6 +20,7 @@ from weft.data.tables import Table, as_table, distinct_rows, frame_of_kind, numb
 from weft.estimator.answers import quantile_name
 from weft.estimator.columns import Measurements, read_measurements
 from weft.estimator.fitted import Fitted
+from weft.estimator.network import common_stations
 from weft.inference.prediction import Marginals, Prediction
 from weft.likelihoods import Gaussian
 
@@ -87,6 +88,11 @@ def aggregate(fitted: Fitted, table: Table, asked: Asked, compare: Sequence[Any]
     if compare is not None:
         keys, sums = _differences(fitted, rows, keys, sums, compare)
     answer = keys.assign(**_answers(fitted, rows, sums, asked))
+    if compare is not None and asked.how == "mean":
+        for number, each in enumerate(sums):
+            _say_what_common_stations_say(
+                fitted, rows, each, float(answer["mean"][number]), float(answer["sd"][number])
+            )
     answer["rows"] = [len(each.rows) for each in sums]
     answer["uncertainty"] = "exact" if _is_exact(fitted) else "sampled"
     made = frame_of_kind(answer, table.kind)
@@ -236,6 +242,20 @@ def _say_other_places(fitted: Fitted, rows: Measurements, a: _Sum, b: _Sum) -> N
             len(first),
             len(second),
             len(first & second),
+        )
+
+
+def _say_what_common_stations_say(fitted: Fitted, rows: Measurements, both: _Sum, mean: float, sd: float) -> None:
+    """Where the network is another one in the second period, stations that were there in both are the check."""
+    times = fitted.translation.times(rows)[both.rows]
+    found = common_stations(fitted, times[both.weights > 0], times[both.weights < 0])
+    if found is not None and found.is_another_network and found.disagrees(mean, sd):
+        logger.warning(
+            "the difference is %.3g (sd %.2g), but at the %d stations with values in both periods, of %d and %d, it is %.3g (standard "
+            "error %.2g): a change of the network may be taken for one of the field. That is so where no component of the model lasts "
+            "from one period to the other (gp.summary() says how long each does), and a place's own level is forgotten in between; "
+            "trust the common stations, or fit with a kernel that has a component which lasts",
+            *(mean, sd, found.num_both, found.num_first, found.num_second, found.difference, found.standard_error),
         )
 
 
