@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 import weft
+from weft import project
 from weft.estimator.lead_times import origins
 from weft.estimator.precision import in_float64
 
@@ -48,6 +49,6 @@ def test_scores_are_told_by_lead(fitted, table, scored):
     assert_allclose(means["all"], own["crps"].mean())
     with pytest.raises(ValueError, match="a horizon is for rows held out by 'time'"):
         fitted.cross_validate(table, by="random", horizon="5D")
-    shown = weft.project.evaluate(fitted, table, ["time"], 2, horizon="5D")
+    shown = project.evaluate(fitted, table, ["time"], 2, horizon="5D")
     assert "CRPS by lead time" in str(shown)
     assert "<th>up to 2 days</th>" in shown._repr_html_()
