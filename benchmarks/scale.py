@@ -217,7 +217,11 @@ def main() -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, memory_limit=asked.memory, dashboard_address=None, env=WORKER_ENVIRONMENT
+            n_workers=2,
+            threads_per_worker=1,
+            memory_limit=asked.memory,
+            dashboard_address="127.0.0.1:0",
+            env=WORKER_ENVIRONMENT,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

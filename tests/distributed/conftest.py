@@ -22,7 +22,7 @@ def client() -> Iterator["distributed.Client"]:
     }
     with (
         distributed.LocalCluster(
-            n_workers=3, threads_per_worker=1, dashboard_address=None, env=environment, memory_limit=0
+            n_workers=3, threads_per_worker=1, dashboard_address="127.0.0.1:0", env=environment, memory_limit=0
         ) as cluster,
         distributed.Client(cluster) as client,
     ):

@@ -10,11 +10,9 @@ import weft
 from tests.distributed.test_lazy import rows
 from weft.data.files import read_table
 from weft.data.parts import parts_of
-from weft.distributed.clients import WORKER_ENVIRONMENT
 from weft.distributed.reading import gathered
 
 dd = pytest.importorskip("dask.dataframe")
-distributed = pytest.importorskip("distributed")
 
 COLUMNS = ("day", "x", "y", "value")
 
@@ -89,23 +87,3 @@ def test_a_fit_of_parts_is_the_fit_of_the_table(folder):
     assert gp.fit(folder).predict(asked)["mean"].tolist() == expected.tolist()
     lazy = dd.from_pandas(rows(60), npartitions=3, sort=False)
     assert gp.fit(lazy).predict(asked)["mean"].tolist() == expected.tolist()
-
-
-def wide_part(number: int) -> pd.DataFrame:
-    """Four columns that are needed, and 8 MB of others."""
-    wide = pd.DataFrame(np.full((50, 20_000), float(number)), columns=[f"c{k}" for k in range(20_000)])
-    return pd.concat([rows(50, seed=number), wide], axis=1)
-
-
-@pytest.mark.slow
-def test_a_table_larger_than_a_worker_may_hold_is_read(tmp_path):
-    """1 GB of it, where a worker that reached 95 % of 700 MB would be killed."""
-    with (
-        distributed.LocalCluster(
-            n_workers=1, threads_per_worker=1, memory_limit="700MiB", dashboard_address=None, env=WORKER_ENVIRONMENT
-        ) as cluster,
-        distributed.Client(cluster),
-    ):
-        found = gathered(dd.from_map(wide_part, range(120), meta=wide_part(0).iloc[:0]), COLUMNS)
-    assert len(found) == 6000
-    assert_frame_equal(found.iloc[50:100].reset_index(drop=True), rows(50, seed=1)[list(COLUMNS)], check_dtype=False)
