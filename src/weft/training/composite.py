@@ -20,6 +20,7 @@ from weft.data.layout import Layout
 from weft.data.observations import Observations
 from weft.engines.base import Engine
 from weft.engines.choose import choose_engine
+from weft.engines.dense import DenseEngine
 from weft.inference.evidence import log_evidence
 from weft.inference.exact_work import ExactWork, exact_work
 from weft.inference.executor import current_executor
@@ -77,7 +78,8 @@ class CompositeObjective:
         self.engine = engine
         self.shared_engine = engine_for_blocks(model, blocks, engine)
         self.executor = current_executor()
-        pieces: Sequence[Any] = pad_blocks(blocks) if self.is_shared else blocks
+        by_row = isinstance(self.shared_engine, DenseEngine)
+        pieces: Sequence[Any] = pad_blocks(blocks, by_row=by_row) if self.is_shared else blocks
         self.blocks = [self.executor.hold(piece) for piece in pieces]
         self.names = [name_of_block(number, block) for number, block in enumerate(blocks)]
         # The search for the sites of a likelihood that is not Gaussian starts where the block's last one ended.
@@ -125,7 +127,8 @@ def block_evidence(
     require_float64()
     if not is_shared(model):
         return np.array([float(log_evidence(model, block, engine=engine)) for block in blocks])
-    padded, chosen = pad_blocks(blocks), engine_for_blocks(model, blocks, engine)
+    chosen = engine_for_blocks(model, blocks, engine)
+    padded = pad_blocks(blocks, by_row=isinstance(chosen, DenseEngine))
     task = functools.partial(_value, model, chosen)
     names = [name_of_block(number, block) for number, block in enumerate(blocks)]
     return np.array([float(value) for value in current_executor().map(task, padded, names=names)])
@@ -202,15 +205,22 @@ def padded_log_evidence(model: Model, block: PaddedBlock, engine: Engine) -> Flo
     return engine.log_normaliser(prior.chain, prior.weights, sites) + constant
 
 
-def pad_blocks(blocks: Sequence[Observations]) -> tuple[PaddedBlock, ...]:
-    """All blocks with one shape. A block with fewer places borrows some of another's, at which it has no rows."""
+def pad_blocks(blocks: Sequence[Observations], *, by_row: bool = False) -> tuple[PaddedBlock, ...]:
+    """All blocks with one shape. A block with fewer places borrows some of another's, at which it has no rows.
+
+    `by_row` gives each row a time of its own, rows of one time a step of length zero apart: where every time has another number of
+    rows in every block, a shape with as many as the most at each would be several times as large.
+    """
     num_times = max(len(block.times) for block in blocks)
     num_places = max(len(block.places) for block in blocks)
-    counts = np.zeros((len(blocks), num_times), dtype=np.int64)
-    for number, block in enumerate(blocks):
-        counts[number, : len(block.times)] = block.grouping.layout.counts
-    layout = Layout(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts.max(axis=0))]))
-    grids = [time_grid(block.times) for block in blocks]
+    if by_row:
+        layout = Layout(np.arange(max(block.num_rows for block in blocks) + 1))
+    else:
+        counts = np.zeros((len(blocks), num_times), dtype=np.int64)
+        for number, block in enumerate(blocks):
+            counts[number, : len(block.times)] = block.grouping.layout.counts
+        layout = Layout(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts.max(axis=0))]))
+    grids = [time_grid(block.row_times if by_row else block.times) for block in blocks]
     num_steps = max(len(grid.steps) for grid in grids)
     with_noise = any(block.noise_variance is not None for block in blocks)
     return tuple(
@@ -229,8 +239,10 @@ def _pad_block(
 ) -> PaddedBlock:
     grouping = block.grouping
     more_times = layout.num_times - len(grid.times)
-    time_of_row = np.asarray(grouping.time_of_row)
-    slot = layout.offsets[time_of_row] + np.arange(block.num_rows) - grouping.layout.offsets[time_of_row]
+    slot = np.arange(block.num_rows)
+    if len(grid.times) == len(block.times):
+        time_of_row = np.asarray(grouping.time_of_row)
+        slot = layout.offsets[time_of_row] + slot - grouping.layout.offsets[time_of_row]
 
     def spread(numbers: AnyArray, filler: float | bool, dtype: type = np.float64) -> np.ndarray:
         whole: np.ndarray = np.full(layout.num_rows, filler, dtype=dtype)
