@@ -127,6 +127,6 @@ def test_lengths_beyond_reach_are_held():
     assert_allclose(prior(jnp.array([50.0, 50.0, 1.0])), 0.0, atol=1e-12)
     # Twice as long in one direction: half a log 2 on either side of the mean.
     apart = 2 * (0.5 * np.log(2.0)) ** 2
-    assert_allclose(prior(jnp.array([50.0, 100.0, 1.0])), -0.5 * apart / 0.25)
+    assert_allclose(prior(jnp.array([50.0, 100.0, 1.0])), -0.5 * apart / 0.05**2)
     assert_allclose(prior(jnp.array([50.0, 50.0, 50.0])), -0.5 * np.log(10.0) ** 2 / 0.25)
     assert_allclose(prior(jnp.array([50.0, 50.0, 0.01])), -0.5 * np.log(10.0) ** 2 / 0.25)

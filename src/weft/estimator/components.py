@@ -55,7 +55,7 @@ _LOCAL_VARIANCE = 0.1
 _ALONE = 1e-3
 # A length beyond so many extents, or below this part of the usual distance between neighbours, no data can tell.
 _EXTENTS = 10.0
-_SPACINGS = 0.1
+_SPACINGS = 0.5
 # Work of an evaluation of the blocks that candidates learn from: a tenth of a second on a core.
 _TRIAL_WORK = 1e9
 # Blocks that rows and places are left out of, and rows of each: a matrix of them is inverted.

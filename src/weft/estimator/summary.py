@@ -93,11 +93,15 @@ def learning_text(result: FitResult, names: Sequence[str]) -> list[str]:
                 # What the blocks say nothing of, such as a time scale of one image, they cannot disagree about.
                 known = error[np.isfinite(error) & (error > 1e-6)]
                 if len(known):
-                    low, high = (f"{100 * each:.2g}" for each in (known.min(), known.max()))
-                    found.append(f"{words} {low} %" if low == high else f"{words} {low} to {high} %")
+                    found.append(f"{words} {_share(known.max())}")
         if found:
             lines.append(f"  {name} is known to: {', '.join(found)}")
     return lines
+
+
+def _share(error: float) -> str:
+    """A deviation by the value itself; beyond the value it says no more than that the blocks cannot tell."""
+    return f"{100 * error:.2g} %" if error < 1 else "no more than its order of magnitude"
 
 
 def short_number(value: float) -> str:

@@ -13,8 +13,11 @@ from weft.domains import as_float64
 
 __all__ = ["LogNormalPrior", "NormalPrior", "WithinReach"]
 
-# Of the logarithm of a length, beyond what data can tell and between directions: a factor of 1.6.
+# Of the logarithm of a length, beyond what data can tell: a factor of 1.6.
 _DEVIATION = 0.5
+# Of its logarithm between directions of one map: a twentieth. Blocks tell little of what is longer which way, and a map that is stretched
+# by chance predicts new places worse: by 4 % on US stations.
+_BETWEEN_DIRECTIONS = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +59,8 @@ class WithinReach(eqx.Module):
         logarithm = jnp.log(value)
         above = jnp.maximum(logarithm - jnp.log(self.longest), 0.0)
         below = jnp.maximum(jnp.log(self.shortest) - logarithm, 0.0)
-        squares = jnp.sum(above**2) + jnp.sum(below**2)
+        squares = (jnp.sum(above**2) + jnp.sum(below**2)) / _DEVIATION**2
         if len(self.alike) > 1:
             together = logarithm[np.array(self.alike)]
-            squares = squares + jnp.sum((together - jnp.mean(together)) ** 2)
-        return -0.5 * squares / _DEVIATION**2
+            squares = squares + jnp.sum((together - jnp.mean(together)) ** 2) / _BETWEEN_DIRECTIONS**2
+        return -0.5 * squares
