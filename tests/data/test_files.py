@@ -219,7 +219,8 @@ def test_classic_netcdf_and_grids_as_rows(tmp_path):
         ("t.parquet", b"not parquet at all", ValueError, "not a parquet file"),
         ("t.nc", b"not NetCDF at all", ValueError, "not a NetCDF file"),
         ("t.zarr", None, ValueError, "not a Zarr store"),
-        ("t.xlsx", b"PK", ValueError, r"must end in \.csv"),
+        ("t.xlsx", b"PK", ValueError, "not an Excel workbook"),
+        ("t.doc", b"PK", ValueError, r"must end in \.csv"),
     ],
 )
 def test_files_that_are_no_tables(tmp_path, name, content, error, words):
@@ -257,9 +258,10 @@ def test_places_where_nothing_can_be_read_or_written(tmp_path, frame):
     with pytest.raises(NotADirectoryError, match="not a folder"):
         write_table(frame, tmp_path / "file" / "t.csv")
     (tmp_path / "folder.csv").mkdir()
-    for use in (read_table, lambda path: write_table(frame, path)):
-        with pytest.raises(IsADirectoryError, match="folder"):
-            use(tmp_path / "folder.csv")
+    with pytest.raises(FileNotFoundError, match="a folder without parquet files"):
+        read_table(tmp_path / "folder.csv")
+    with pytest.raises(IsADirectoryError, match="folder"):
+        write_table(frame, tmp_path / "folder.csv")
     (tmp_path / "t.zarr").write_text("")
     with pytest.raises(FileExistsError, match="file of that name"):
         write_table(frame, tmp_path / "t.zarr")

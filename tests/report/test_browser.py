@@ -56,7 +56,9 @@ def test_slider_and_stations_show_the_models_numbers(written: Written, browser: 
     names = [station.name for station in series.stations]
     assert_allclose(observed[: len(names)], expected.reindex(names), atol=content.observed.step)
 
-    # What is on the canvas: the colour of the middle of a cell, away from lines and markers.
+    # What is on the canvas, in colours that run over all times: those of the middle of a cell, away from lines and markers.
+    assert browser.run("return document.getElementById('stretch').checked")
+    browser.run("document.getElementById('stretch').click()")
     middles = [
         ((column + 0.5) / content.width, (row + 0.5) / content.height)
         for row in range(content.height)

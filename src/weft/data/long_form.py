@@ -4,7 +4,7 @@
 import dataclasses
 import re
 from collections.abc import Collection
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
@@ -31,7 +31,7 @@ _TIME_NAME = re.compile(r"[Xx]?(?P<date>\d{4}([-./_]?\d{2}([-./_]?\d{2})?)?)")
 class LongForm:
     """A table with a row a measurement, and what was done to make it one."""
 
-    table: Table
+    table: Any
     notes: tuple[str, ...] = ()
 
 

@@ -43,7 +43,7 @@ class CommonStations(NamedTuple):
 
 
 def common_stations(
-    fitted: Fitted, first: Float[np.ndarray, " row"], second: Float[np.ndarray, " row"]
+    fitted: Fitted, first: Float[np.ndarray, " earlier"], second: Float[np.ndarray, " later"]
 ) -> CommonStations | None:
     """The first period less the second at stations with values in both; None where the periods overlap or hardly any station is.
 
