@@ -8,11 +8,12 @@ LOWEST := .venv-lowest
 CORE := tests/test_model.py tests/data/test_files.py tests/inference/test_storage.py tests/test_scores.py \
 	tests/estimator/test_against_dense.py tests/cli/test_verbs.py tests/report/test_page.py
 
-.PHONY: help demo test check format lint types imports tests lowest fuzz kill models bench clean
+.PHONY: help demo test check format lint types imports tests long lowest fuzz kill models bench clean
 
 help:
 	@echo "make demo    fit real data and show what comes out"
 	@echo "make test    everything CI runs: format, lint, types, imports, tests"
+	@echo "make long    the few tests that take a minute each, before a release"
 	@echo "make lowest  a core of the tests with the lowest versions that pyproject.toml allows"
 	@echo "make fuzz    hostile input for some minutes, other cases by SEED=1, 2, ..."
 	@echo "make kill    fits and writers killed at random moments, others by SEED=1, 2, ..."
@@ -50,6 +51,9 @@ imports: $(INSTALLED)
 
 tests: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+long: $(INSTALLED)
+	WEFT_LONG=yes $(BIN)/pytest -m long
 
 lowest: $(LOWEST)/.installed
 	WEFT_TESTS_CHECK_SHAPES=no $(LOWEST)/bin/python -m pytest -q -W ignore::DeprecationWarning $(CORE)

@@ -44,3 +44,12 @@ def shared_data() -> pathlib.Path:
     if not SHARED_DATA.is_dir():
         pytest.skip("the shared data folder is not beside the project; put it at ../shared/data to run this test")
     return SHARED_DATA
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """CI has twenty minutes; what takes long and was seen green is run before a release."""
+    if os.environ.get("WEFT_LONG"):
+        return
+    for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.skip(reason="takes long: make long"))

@@ -62,6 +62,7 @@ def test_a_worker_killed_while_it_learns_changes_no_number(learned_here, client,
     assert_allclose(found, learned_here, rtol=1e-9)
 
 
+@pytest.mark.long
 def test_a_client_that_was_killed_goes_on_from_its_checkpoint(client, tmp_path):
     """The optimiser is at the client, and so is all that has to be remembered."""
 
@@ -81,6 +82,7 @@ def test_a_client_that_was_killed_goes_on_from_its_checkpoint(client, tmp_path):
     assert_allclose(resumed.log_evidence, whole.log_evidence, rtol=1e-8)
 
 
+@pytest.mark.long
 def test_counts_search_their_sites_on_workers_too(client):
     rng = np.random.default_rng(6)
     blocks = [

@@ -39,6 +39,7 @@ def audited(gp: weft.SpaceTimeGP) -> tuple[pd.DataFrame, pd.DataFrame, np.ndarra
     return found, wrong, fault
 
 
+@pytest.mark.long
 def test_nine_in_ten_are_found_and_right(audited: tuple[pd.DataFrame, pd.DataFrame, np.ndarray]) -> None:
     found, wrong, fault = audited
     assert list(found.columns) == ["value", "expected", "sd", "probability", "cause", "row"]

@@ -138,6 +138,7 @@ def test_a_column_of_names_is_refused():
         gp.fit(table)
 
 
+@pytest.mark.long
 def test_rare_levels_are_predicted_better_than_by_indicator_columns():
     """Forty levels, half of them seen once: what the others are like tells more of these than their one row."""
     rng = np.random.default_rng(5)

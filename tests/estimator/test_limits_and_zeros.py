@@ -53,6 +53,7 @@ def rainy() -> tuple[pd.DataFrame, np.ndarray]:
     return table, rng.random(len(table)) < 0.2
 
 
+@pytest.mark.long
 def test_rain_is_predicted_better_than_by_its_root(rainy):
     table, left_out = rainy
     scores = {}

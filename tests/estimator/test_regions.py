@@ -72,6 +72,7 @@ def test_what_regions_may_be(table):
         weft.SpaceTimeGP(**ARGUMENTS, regions="many").fit(table[:60])
 
 
+@pytest.mark.long
 def test_places_that_hardly_repeat_are_learned_from_small_exact_blocks():
     """Each row at a place of its own, and eddies shorter than a hundred pseudo-points can hold: a bound would call them noise."""
     rng = np.random.default_rng(2)
@@ -117,6 +118,7 @@ def test_questions_are_answered_by_regions_too(table, cut_up):
     assert (groups["sd"] > usual / np.sqrt(groups["rows"])).all()
 
 
+@pytest.mark.long
 def test_an_audit_by_regions_finds_what_is_far_off(table, cut_up):
     wrong = table[:220].copy()
     wrong.loc[[20, 90], "value"] += 40.0

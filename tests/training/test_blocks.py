@@ -129,6 +129,7 @@ def test_counts_are_learned_from_blocks_too():
     assert_allclose(result.log_evidence, sum(alone), rtol=1e-6)
 
 
+@pytest.mark.long
 def test_standard_errors_are_those_of_many_draws():
     """One parameter, blocks from the model itself: the sandwich against the spread of estimates over independent tables."""
     kernel = weft.Separable(space=weft.Matern12(1.0), time=weft.Matern12(1.0))

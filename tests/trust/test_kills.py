@@ -16,6 +16,7 @@ from tests.trust.formats import FORMATS
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 @pytest.mark.parametrize(("kind", "seed", "kills"), [("writers", 1, 8), ("fits", 2, 2)])

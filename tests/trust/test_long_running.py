@@ -35,6 +35,7 @@ def asked() -> pd.DataFrame:
     return station_table(8).iloc[:40]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not pathlib.Path("/proc/self/status").exists(), reason="memory is read from /proc here")
 @pytest.mark.parametrize("call", ["predict", "value and gradient"])
 def test_memory_grew_with_every_call(call: str, fitted: weft.SpaceTimeGP, asked: pd.DataFrame) -> None:
