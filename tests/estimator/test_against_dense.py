@@ -58,12 +58,14 @@ class DenseOracle:
             total += 10.0 * np.outer(*winds)
         return total
 
+    def given(self, cross: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and covariance, standardised, of what has this covariance with the rows seen and with itself."""
+        gram = self.covariance(self.train, self.train) + np.diag(np.broadcast_to(self.noise, len(self.z)))
+        return cross @ np.linalg.solve(gram, self.z), prior - cross @ np.linalg.solve(gram, cross.T)
+
     def joint(self, new: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         """Mean and covariance over rows."""
-        gram = self.covariance(self.train, self.train) + np.diag(np.broadcast_to(self.noise, len(self.z)))
-        cross = self.covariance(new, self.train)
-        mean = cross @ np.linalg.solve(gram, self.z)
-        covariance = self.covariance(new, new) - cross @ np.linalg.solve(gram, cross.T)
+        mean, covariance = self.given(self.covariance(new, self.train), self.covariance(new, new))
         return mean * self.target_sd + self.target_mean, covariance * self.target_sd**2
 
     def predict(self, new: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 import weft
 from tests.estimator.tables import station_table
-from tests.estimator.test_against_dense import matern12, matern32
+from tests.estimator.test_against_dense import DenseOracle
 from weft.data.categories import MISSING, MOST_LEVELS
 
 KINDS = ("flat", "house", "barn")
@@ -40,30 +40,14 @@ def fitted() -> weft.SpaceTimeGP:
     return gp.fit(table_of_kinds())
 
 
-class DenseWithKinds:
-    """The default model written out: two Matern components, a slope of wind, and an effect of each level."""
+class DenseWithKinds(DenseOracle):
+    """The default model with a slope of wind, and an effect of each level."""
 
     def __init__(self, train: pd.DataFrame, parameters: dict):
-        self.parameters = parameters
-        places = train[["x", "y"]].drop_duplicates()
-        self.centre, self.scale = places.mean().to_numpy(), places.std(ddof=0).to_numpy()
-        self.wind = train["wind"].mean(), train["wind"].std(ddof=0)
-        self.origin = train["time"].min()
-        self.train = train[train["value"].notna()]
-        self.mean, self.sd = self.train["value"].mean(), self.train["value"].std(ddof=0)
+        super().__init__(train, parameters, covariate="wind", own_noise=None, log=False)
 
-    def covariance(self, a: pd.DataFrame, b: pd.DataFrame, kinds: tuple[str, ...] = ("kind", "new")) -> np.ndarray:
-        p = self.parameters
-        times = [((each["time"] - self.origin) / pd.Timedelta("1D")).to_numpy() for each in (a, b)]
-        places = [(each[["x", "y"]].to_numpy() - self.centre) / self.scale for each in (a, b)]
-        slow, fast = ("kernel.components[0].", "kernel.components[1].")
-        length = "space.kernel.lengthscale"
-        in_time = matern32(times[0][:, None], times[1][:, None], p[f"{slow}time.lengthscale"])
-        total = p[f"{slow}variance"] * matern32(*places, p[slow + length]) * in_time
-        in_time = matern12(*times, p[f"{fast}time.lengthscale"])
-        total += p[f"{fast}variance"] * matern32(*places, p[fast + length]) * in_time
-        winds = [(each["wind"].to_numpy() - self.wind[0]) / self.wind[1] for each in (a, b)]
-        return total + 10.0 * np.outer(*winds) + self.of_levels(a, b, kinds)
+    def covariance(self, a: pd.DataFrame, b: pd.DataFrame) -> np.ndarray:
+        return super().covariance(a, b) + self.of_levels(a, b, ("kind", "new"))
 
     def of_levels(self, a: pd.DataFrame, b: pd.DataFrame, kinds: tuple[str, ...]) -> np.ndarray:
         total = np.zeros((len(a), len(b)))
@@ -74,14 +58,6 @@ class DenseWithKinds:
                 total += float(self.parameters[f"kernel.components[{number}].variance"]) * same
         return total
 
-    def posterior(self, new: pd.DataFrame, cross: np.ndarray, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        noise = float(self.parameters["likelihood.variance"]) * np.eye(len(self.train))
-        gram = self.covariance(self.train, self.train) + noise
-        z = (self.train["value"].to_numpy() - self.mean) / self.sd
-        mean = cross @ np.linalg.solve(gram, z)
-        variance = np.diag(prior - cross @ np.linalg.solve(gram, cross.T))
-        return mean, variance
-
 
 def test_predictions_equal_a_dense_process_with_an_effect_a_level(fitted):
     table = table_of_kinds()
@@ -91,11 +67,11 @@ def test_predictions_equal_a_dense_process_with_an_effect_a_level(fitted):
     new["kind"] = ["barn", "castle", None, "house", "castle"]
     new["new"] = [True, True, False, False, True]
     new["x"] += 0.1
-    mean, variance = oracle.posterior(new, oracle.covariance(new, oracle.train), oracle.covariance(new, new))
+    mean, variance = oracle.predict(new)
     answer = fitted.predict(new, of="field")
     # The engine's covariances carry a relative jitter of 1e-12, which the conditioning of the problem raises.
-    assert_allclose(answer["mean"], mean * oracle.sd + oracle.mean, rtol=1e-7)
-    assert_allclose(answer["latent_sd"], np.sqrt(variance) * oracle.sd, rtol=1e-6)
+    assert_allclose(answer["mean"], mean, rtol=1e-7)
+    assert_allclose(answer["latent_sd"], np.sqrt(variance), rtol=1e-6)
     known = new.assign(kind="house")
     assert np.all(answer["latent_sd"].to_numpy()[[1, 4]] > fitted.predict(known)["latent_sd"].to_numpy()[[1, 4]])
 
@@ -111,10 +87,10 @@ def test_effects_are_the_posterior_of_each_level(fitted):
     ]
     levels = pd.DataFrame({"kind": ["barn", "flat", "house"], "new": False})
     cross = oracle.of_levels(levels, oracle.train, ("kind",))
-    mean, variance = oracle.posterior(levels, cross, oracle.of_levels(levels, levels, ("kind",)))
+    mean, covariance = oracle.given(cross, oracle.of_levels(levels, levels, ("kind",)))
     found = effects.loc["kind"].loc[["barn", "flat", "house"]]
-    assert_allclose(found["slope"], mean * oracle.sd, rtol=1e-6)
-    assert_allclose(found["sd"], np.sqrt(variance) * oracle.sd, rtol=1e-6)
+    assert_allclose(found["slope"], mean * oracle.target_sd, rtol=1e-6)
+    assert_allclose(found["sd"], np.sqrt(np.diag(covariance)) * oracle.target_sd, rtol=1e-6)
     assert "effect of kind house" in fitted.summary()
 
 

@@ -31,7 +31,17 @@ from weft.options import Options
 from weft.training.blocks import choose_blocks
 from weft.training.fitting import FitResult, Outcome, fit
 
-__all__ = ["Learned", "chosen_stretches", "learn", "names_of_habits", "options_among", "start_for", "translation_for"]
+__all__ = [
+    "Learned",
+    "chosen_stretches",
+    "learn",
+    "learns_small",
+    "names_of_habits",
+    "options_among",
+    "small_parts",
+    "start_for",
+    "translation_for",
+]
 
 logger = logging.getLogger("weft")
 
@@ -94,9 +104,11 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
     dated = () if shift is None else (shift,)
     told = tell(dated, data)
     start = start_for(settings, translation, told)
-    if _learns_small(settings, start.model, told, translation.num_space):
+    if learns_small(settings, start.model, told, translation.num_space):
         start, result, learned_from = _learned_small(settings, start, told, translation, options)
     else:
+        # The bound over a whole series speaks for itself, here and when it is climbed again.
+        start = start._replace(priors={})
         result, learned_from = _learned_at_length(settings, start, told, options)
     result, posterior = _with_habits(settings, start, result, learned_from, data, dated, habits, translation.num_space)
     assert rows.values is not None
@@ -147,7 +159,7 @@ def names_of_habits(settings: Options) -> tuple[str, ...]:
     return tuple(name for name in HABITS_TO_FIND if name in names and (name != "level" or settings.place_offsets))
 
 
-def _learns_small(settings: Options, model: Model, data: Observations, num_space: int) -> bool:
+def learns_small(settings: Options, model: Model, data: Observations, num_space: int) -> bool:
     """Whether parameters come from small parts of the table, each modelled exactly: unless somebody asked for something else.
 
     A bound with as many pseudo-points as a budget allows learns the wrong parameters of a wide table: on ocean floats its
@@ -165,6 +177,11 @@ def _learns_small(settings: Options, model: Model, data: Observations, num_space
     )
 
 
+def small_parts(settings: Options, model: Model, data: Observations) -> list[Observations]:
+    """The parts of a table that parameters are learned from; all of it is one where that takes no longer."""
+    return [block.data for block in choose_blocks(model, data, work=_BLOCKS_WORK, seed=settings.seed)]
+
+
 def _learned_small(
     settings: Options, start: Start, data: Observations, translation: Translation, options: dict[str, Any]
 ) -> tuple[Start, FitResult, Sequence[Observations]]:
@@ -179,7 +196,7 @@ def _learned_small(
             seed=settings.seed,
         )
     exact = Model(start.model.kernel, start.model.likelihood, None, start.model.mean)
-    blocks = [block.data for block in choose_blocks(exact, data, work=_BLOCKS_WORK, seed=settings.seed)]
+    blocks = small_parts(settings, exact, data)
     if len(blocks) > 1:
         logger.info(
             "parameters are learned from %d small parts of the table, %s of %s rows, each modelled exactly; "

@@ -8,8 +8,9 @@ import numpy as np
 
 from weft.estimator.budget import work_of_model
 from weft.estimator.components import AUTO, NAMED
-from weft.estimator.learning import chosen_stretches, start_for
+from weft.estimator.learning import chosen_stretches, learns_small, small_parts, start_for
 from weft.estimator.precision import in_float64
+from weft.inference.exact_work import exact_work
 from weft.project.prepared import Prepared
 from weft.project.words import duration, megabytes
 from weft.training.estimate import estimate
@@ -51,14 +52,20 @@ def cost_of(prepared: Prepared) -> Cost:
     start = start_for(dataclasses.replace(options, components=components), translation, data)
     found = estimate(start.model, data, engine=options.engine)
     work = work_of_model(start.model, data)
-    chosen = chosen_stretches(options, work, data)
-    used = np.ones(len(work), dtype=bool) if chosen is None else chosen.chosen
     seconds = found.seconds_per_evaluation
+    if learns_small(options, start.model, data, translation.num_space):
+        parts = small_parts(options, start.model, data)
+        rows = sum(part.num_rows for part in parts)
+        part_work = sum(min(exact_work(start.model, len(part.places), part.grouping.layout)) for part in parts)
+    else:
+        chosen = chosen_stretches(options, work, data)
+        used = np.ones(len(work), dtype=bool) if chosen is None else chosen.chosen
+        rows, part_work = int(np.asarray(data.grouping.layout.counts)[used].sum()), float(work[used].sum())
     return Cost(
         memory_bytes=found.memory_bytes,
         available_bytes=found.available_bytes,
         evaluation_seconds=seconds,
-        fit_seconds=EVALUATIONS * seconds * float(work[used].sum() / work.sum()),
-        num_learning_rows=int(np.asarray(data.grouping.layout.counts)[used].sum()),
+        fit_seconds=EVALUATIONS * seconds * part_work / float(work.sum()),
+        num_learning_rows=rows,
         num_pseudo_points=found.shape.num_bottleneck,
     )
