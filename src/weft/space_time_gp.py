@@ -375,7 +375,8 @@ class SpaceTimeGP(Options):
 
         CRPS, log density, errors, coverage and PIT; then `mean_crps_<baseline>` of what anyone could predict from the
         training rows without a model, and `crps_skill`: 1 less the ratio to the best of those. Rows without a value are
-        counted in `num_missing`. Of a table on Dask every partition is scored where it is.
+        counted in `num_missing`. `score` is mean CRPS with its sign turned, by which scikit-learn's tools choose. Of a table on
+        Dask every partition is scored where it is.
         """
         _refuse_apart(y)
         fitted = self._learned()

@@ -55,6 +55,14 @@ def test_a_grid_of_settings_inside_a_pipeline(gp, few):
     assert isinstance(search.best_estimator_.score(few), dict)
 
 
+def test_a_grid_of_settings_without_a_name_is_by_crps(gp, few):
+    search = GridSearchCV(gp, {"max_iterations": [0, 3]}, cv=SPLIT).fit(few)
+    expected = -np.mean(by_hand(weft.SpaceTimeGP(**gp.get_params() | {"max_iterations": 3}), few, "mean_crps"))
+    assert search.best_params_ == {"max_iterations": 3}
+    np.testing.assert_allclose(search.best_score_, expected, rtol=1e-9)
+    np.testing.assert_allclose(search.cv_results_["mean_test_mean_crps"][1], -expected, rtol=1e-9)
+
+
 def test_tags_say_what_it_is(gp):
     tags = get_tags(gp)
     assert tags.estimator_type == "regressor"

@@ -161,6 +161,8 @@ LIKELIHOODS: dict[str, Callable[[], Likelihood]] = {
     "log-normal": lambda: weft.LogNormal(0.4),
     "negative binomial": lambda: weft.NegativeBinomial(1.5),
     "zero-inflated poisson": lambda: weft.ZeroInflatedPoisson(0.2),
+    "tobit": lambda: weft.Tobit(0.3),
+    "rain": lambda: weft.Rain(0.6, 1.7),
 }
 
 
@@ -200,6 +202,9 @@ def case(number: int) -> Case:
     rng = np.random.default_rng([number, 23])
     time_unit = 10.0 ** rng.uniform(-9, 9)
     space_unit = {"plain": 10.0 ** rng.uniform(-3, 3), "sphere": 1000.0, "graph": 1.0}[chosen.kind_of_space]
+    if any(part.basis == "waves" for part in chosen.components):
+        # The box of waves is part of what is compiled: few of them.
+        space_unit = float(rng.choice([0.003, 700.0]))
     # Steps of one model differ up to a million times; some begin far from zero, as dates do.
     start = float(rng.choice([0.0, 1e3, -1e6])) * time_unit
     times = start + np.cumsum(time_unit * 10 ** rng.uniform(-3, 3, 4))
@@ -279,6 +284,8 @@ def _values(chosen: Structure, problem: Problem, theta: np.ndarray, rng: np.rand
             return rng.gamma(2.0, 0.7, count)
         case "beta":
             return rng.uniform(0.05, 0.95, count)
+        case "rain":
+            return np.maximum(rng.normal(size=count), 0.0)
     return rng.normal(size=count)
 
 
@@ -327,10 +334,13 @@ def as_model(one: Case, theta: Any, points: list[Any]) -> weft.Model:
 def observations(one: Case, chosen: np.ndarray | slice = slice(None)) -> weft.Observations:
     problem = one.problem
     own = problem.own_noise[chosen] if one.structure.own_noise and problem.noise is not None else None
-    trials = np.full(len(problem.times), 6.0)[chosen] if one.structure.likelihood == "binomial" else None
-    return weft.Observations(
-        problem.times[chosen], problem.places[chosen], problem.values[chosen], noise_variance=own, trials=trials
-    )
+    rows = problem.times[chosen], problem.places[chosen], problem.values[chosen]
+    match one.structure.likelihood:
+        case "binomial":
+            return weft.Observations(*rows, trials=np.full(len(rows[0]), 6.0))
+        case "tobit":
+            return weft.Observations(*rows, lower=np.full(len(rows[0]), -0.4), upper=np.full(len(rows[0]), 0.9))
+    return weft.Observations(*rows, noise_variance=own)
 
 
 # --- both

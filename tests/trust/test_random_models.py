@@ -3,7 +3,8 @@
 
 import pytest
 
-from tests.trust.random_models import BOUNDS, NUM_STRUCTURES, structure, worst_of
+import weft
+from tests.trust.random_models import BOUNDS, LIKELIHOODS, NUM_STRUCTURES, structure, worst_of
 
 # Each compiles its own programs: one in the plane, one on the sphere or a graph, one with a likelihood that is not Gaussian.
 STRUCTURES = (2, 9, 12)
@@ -38,4 +39,7 @@ def test_structures_differ_in_what_they_may_differ_in() -> None:
     }
     assert {component.basis for one in all_of_them for component in one.components} == {"pseudo", "all", "waves", "own"}
     assert {one.power for one in all_of_them} == {0.0, 0.5, 1.0}
-    assert len({one.likelihood for one in all_of_them}) == 12
+    assert {one.likelihood for one in all_of_them} == {"gaussian", *LIKELIHOODS}
+    public = [getattr(weft, name) for name in weft.__all__]
+    own = {one for one in public if isinstance(one, type) and issubclass(one, weft.Likelihood)} - {weft.Likelihood}
+    assert {type(make()) for make in LIKELIHOODS.values()} == own - {weft.Gaussian}

@@ -12,6 +12,7 @@ import io
 import os
 import pathlib
 import shutil
+import types
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -21,8 +22,11 @@ import pytest
 
 import weft
 import weft.project.answers
+import weft.project.evaluation
 import weft.project.fitting
+import weft.project.pictures
 import weft.project.runs
+import weft.project.starting_file
 import weft.report.build
 from tests.estimator.tables import station_table
 from tests.trust.faults import CALLS, each_failing_call, files_of_at_most
@@ -40,16 +44,29 @@ from weft.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoi
 MODEL = pathlib.Path(__file__).parent.parent / "kept" / "files" / "estimator.weft"
 ENDINGS = ("csv", "csv.gz", "parquet", "nc", "zarr")
 NUM_ASKED = 7
+# What a whole page, picture or config ends with.
+ENDS_OF_TEXT = {".html": "</html>", ".svg": "</svg>", ".toml": ""}
 pytestmark = pytest.mark.filterwarnings("default")
 
 
 class Verb(NamedTuple):
-    """A command, and what it writes; `run` in every format by `make fuzz`, since it writes by the same functions as `predict`."""
+    """A command, and what it writes; all in every format by `make fuzz`, since they write by the same functions as `predict`."""
 
     arguments: tuple[str, ...]
     outputs: tuple[str, ...]
 
 
+# Commands that write one table, up to its name.
+ANSWERS = (
+    ("sample", "m.weft", "asked.csv", "-o"),
+    ("fill", "m.weft", "asked.csv", "-o"),
+    ("forecast", "m.weft", "3D", "-o"),
+    ("aggregate", "m.weft", "asked.csv", "-o"),
+    ("audit", "m.weft", "asked.csv", "-o"),
+    ("grid", "m.weft", "--step", "1", "-o"),
+    ("point", "m.weft", "--at", "lon=1", "-o"),
+    ("suggest", "m.weft", "asked.csv", "-o"),
+)
 VERBS: dict[str, Verb] = {
     "update": Verb(("update", "m.weft", "more.csv", "-o", "new.weft"), ("new.weft",)),
     "fit": Verb(("fit", "--config", "weft.toml", "-o", "new.weft"), ("new.weft", "new.weft.checkpoint")),
@@ -57,7 +74,18 @@ VERBS: dict[str, Verb] = {
         f"predict to {end}": Verb(("predict", "m.weft", "asked.csv", "-o", f"p.{end}"), (f"p.{end}",))
         for end in ENDINGS
     },
-    "sample to parquet": Verb(("sample", "m.weft", "asked.csv", "-o", "p.parquet"), ("p.parquet",)),
+    **{
+        f"{arguments[0]} to {end}": Verb((*arguments, f"p.{end}"), (f"p.{end}",))
+        for place, arguments in enumerate(ANSWERS)
+        for end in (ENDINGS if TIMES_MORE > 1 else (ENDINGS[place % 4],))
+    },
+    "report": Verb(("report", "m.weft", "-o", "page.html"), ("page.html",)),
+    "plot": Verb(("plot", "m.weft", "map", "-o", "p.svg"), ("p.svg",)),
+    "init": Verb(("init", "t.csv", "--force", "-o", "c.toml"), ("c.toml",)),
+    "score": Verb(("score", "m.weft", "asked.csv", "--rows", "s.parquet"), ("s.parquet",)),
+    "evaluate": Verb(
+        ("evaluate", "t.csv", "--model", "m.weft", "-o", "s.csv", "--rows", "s.parquet"), ("s.csv", "s.parquet")
+    ),
     **{
         f"run to {end}": Verb(
             ("run", f"run-{end}.toml"), ("new.weft", "new.weft.checkpoint", f"s.{end}", f"p.{end}", "page.html")
@@ -99,7 +127,8 @@ def ready() -> Iterator[pathlib.Path]:
         gp.save("old/new.weft")
         updated = copy.copy(gp).update(read_table("more.csv"))
         write_checkpoint("old/new.weft.checkpoint", Checkpoint("f", ("a",), (), np.array([0.5]), (), 1))
-        pathlib.Path("old/page.html").write_text("old")
+        for name in ("page.html", "p.svg", "c.toml"):
+            pathlib.Path(f"old/{name}").write_text("old")
         for end in ENDINGS:
             pathlib.Path(f"run-{end}.toml").write_text(DATA + MORE.format(end=end))
             write_table(pd.DataFrame({"old": np.ones(4)}), f"old/p.{end}")
@@ -114,7 +143,7 @@ def ready() -> Iterator[pathlib.Path]:
         surveyed = survey_file(read_settings("weft.toml"), advised=False)
         # Of few columns, since a Zarr store has two files for each.
         predicted = gp.predict(read_table("asked.csv"))[["time", "mean"]]
-        drawn = gp.sample(read_table("asked.csv"), num=2)
+        scored = gp.score_rows(read_table("asked.csv"))
 
         def survey_again(settings: Settings, **options: Any) -> Survey:
             return dataclasses.replace(surveyed, settings=settings)
@@ -123,10 +152,19 @@ def ready() -> Iterator[pathlib.Path]:
         patch.setattr(weft.project.runs, "survey_file", survey_again)
         patch.setattr(weft.project.runs, "_rehearse", lambda *given: None)
         patch.setattr(weft.SpaceTimeGP, "predict_pieces", lambda *given, **options: iter([predicted]))
-        patch.setattr(weft.SpaceTimeGP, "sample", lambda *given, **options: drawn)
+        for name in ("sample", "fill", "forecast", "aggregate", "audit", "point", "suggest"):
+            answer = predicted.assign(filled=True, cause="spike")
+            patch.setattr(weft.SpaceTimeGP, name, lambda *given, answer=answer, **options: answer)
+        patch.setattr(weft.SpaceTimeGP, "grid", lambda *given, **options: predicted.to_xarray())
+        patch.setattr(weft.SpaceTimeGP, "score_rows", lambda *given, **options: scored)
+        patch.setattr(weft.SpaceTimeGP, "plot", types.SimpleNamespace(map=lambda *given, **options: None))
+        patch.setattr(weft.project.starting_file, "survey_file", survey_again)
         patch.setattr(weft.project.answers, "load_estimator", lambda path: copy.copy(gp))
         patch.setattr(weft.project.fitting, "fit", already_fitted)
         patch.setattr(weft.project.runs, "evaluate", lambda *given, **options: evaluation)
+        patch.setattr(weft.project.evaluation, "evaluate", lambda *given, **options: evaluation)
+        patch.setattr(weft.project.evaluation, "load_estimator", lambda path: gp)
+        patch.setattr(weft.project.pictures, "load_estimator", lambda path: gp)
         page = weft.report.build.render(content)
         patch.setattr(weft.report.build, "gather", lambda *given, **options: content)
         patch.setattr(weft.report.build, "render", lambda content: page)
@@ -151,9 +189,9 @@ def _is_new_table(path: pathlib.Path) -> bool:
 
 def is_new(path: pathlib.Path) -> bool:
     """Whether it is the new one; fails where it is neither."""
-    if path.name == "page.html":
+    if path.suffix in ENDS_OF_TEXT:
         text = path.read_text()
-        assert text == "old" or text.rstrip().endswith("</html>")
+        assert text == "old" or text.rstrip().endswith(ENDS_OF_TEXT[path.suffix])
         return text != "old"
     if path.suffix == ".checkpoint":
         # Of a fit that needs it no more it is removed.

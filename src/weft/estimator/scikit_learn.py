@@ -2,6 +2,7 @@
 """What scikit-learn's tools ask of an estimator, without needing scikit-learn: tags, and one number for a score."""
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, final
 
 from weft.notebook import facts_html
@@ -12,11 +13,17 @@ __all__ = ["Scorer", "Scores", "regressor_tags", "scorer"]
 
 @final
 class Scores(dict[str, float | int]):
-    """Named scores of a prediction."""
+    """Named scores of a prediction, and under "score" the one that scikit-learn's tools go by where they are told no other.
+
+    That is mean CRPS with its sign turned, as higher is better there. `GridSearchCV` looks it up by this name (and keeps the
+    others in its results); `cross_val_score` asks for the `item` of whatever is no number.
+    """
+
+    def __init__(self, named: Mapping[str, float | int]):
+        dict.__init__(self, named, score=-float(named["mean_crps"]))
 
     def item(self) -> float:
-        """The one number scikit-learn takes where it is told no other: mean CRPS with its sign turned, as higher is better there."""
-        return -float(self["mean_crps"])
+        return float(self["score"])
 
     def _repr_html_(self) -> str:
         labels = {name: MEANINGS[name].label if name in MEANINGS else name.replace("_", " ") for name in self}
