@@ -8,11 +8,13 @@ LOWEST := .venv-lowest
 CORE := tests/test_model.py tests/data/test_files.py tests/inference/test_storage.py tests/test_scores.py \
 	tests/estimator/test_against_dense.py tests/cli/test_verbs.py tests/report/test_page.py
 
-.PHONY: help demo test check format lint types imports tests long lowest fuzz kill models bench clean
+.PHONY: help demo test check format lint types imports tests docs pages long lowest fuzz kill models bench clean
 
 help:
 	@echo "make demo    fit real data and show what comes out"
 	@echo "make test    everything CI runs: format, lint, types, imports, tests"
+	@echo "make docs    the documentation site, in build/site"
+	@echo "make pages   run the pages' examples, and write what they print and draw into them"
 	@echo "make long    the few tests that take a minute each, before a release"
 	@echo "make lowest  a core of the tests with the lowest versions that pyproject.toml allows"
 	@echo "make fuzz    hostile input for some minutes, other cases by SEED=1, 2, ..."
@@ -51,6 +53,14 @@ imports: $(INSTALLED)
 
 tests: $(INSTALLED)
 	$(BIN)/pytest -n 2 --dist worksteal
+
+docs: $(INSTALLED)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
+
+PAGE ?=
+pages: $(INSTALLED)
+	WEFT_WRITE_PAGES=yes $(BIN)/pytest -q tests/test_docs.py -k "examples_run and ($(or $(PAGE),_))"
 
 long: $(INSTALLED)
 	WEFT_LONG=yes $(BIN)/pytest -m long

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Every example of the README and the guide runs: Python, commands with the output they show, and config files."""
+"""Every example of the README and the pages runs: Python with what it prints and draws, commands with the output they show, config files.
+
+`make pages` (WEFT_WRITE_PAGES=yes) writes what examples print and draw into the pages and docs/images, where it is otherwise checked.
+"""
 
 import contextlib
 import io
@@ -8,9 +11,11 @@ import pathlib
 import pkgutil
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 
+import matplotlib.pyplot as plt
 import pytest
 
 from weft.cli import main
@@ -18,7 +23,14 @@ from weft.project.settings import read_settings
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# A text right below Python is what that printed.
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+DATA = re.compile(r"\]\((?:\.\./)*data/([^)]+\.csv)\)")
+IMAGE = re.compile(r"!\[[^\]]*\]\((?:\.\./)*images/([^)]+)\)")
+NUMBER = re.compile(r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?|\s+")
+# Drawn by `weft demo`.
+DRAWN_ELSEWHERE = {"map.png"}
+WRITE = os.environ.get("WEFT_WRITE_PAGES") == "yes"
 LINK = re.compile(r"\]\((?!https?:)([^)#]+)(?:#[^)]*)?\)")
 TAKES_MINUTES = ("weft demo",)
 
@@ -27,15 +39,43 @@ TAKES_MINUTES = ("weft demo",)
 def test_examples_run(page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+    text = page.read_text(encoding="utf-8")
+    for table in DATA.findall(text):
+        shutil.copy(ROOT / "docs" / "data" / table, tmp_path)
+    for block in BLOCK.finditer(text):
+        kind, code, shown = block.groups()
         if kind == "python":
-            with contextlib.redirect_stdout(io.StringIO()):
-                exec(compile(text, f"{page.name}: {text.splitlines()[0]}", "exec"), names)
+            printed = run_python(code, page, names)
+            if WRITE and shown is not None:
+                text = text.replace(block[0], f"```python\n{code}```\n\n```text\n{printed}```")
+            elif shown is not None:
+                assert words(shown) == words(printed), f"{page.name} shows what is no longer printed: run `make pages`"
         elif kind == "console":
-            run_console(text)
+            run_console(code)
         elif kind == "toml":
-            pathlib.Path("example.toml").write_text(text, encoding="utf-8")
+            pathlib.Path("example.toml").write_text(code, encoding="utf-8")
             read_settings("example.toml")
+    plt.close("all")
+    drawn = set(IMAGE.findall(text)) - DRAWN_ELSEWHERE
+    missing = {name for name in drawn if not (tmp_path / name).exists()}
+    assert page.stem == "gallery" or not missing, f"{page.name} shows pictures that its code does not draw: {missing}"
+    if WRITE:
+        page.write_text(text, encoding="utf-8")
+        for name in drawn - missing:
+            shutil.copy(tmp_path / name, ROOT / "docs" / "images" / name)
+
+
+def run_python(code: str, page: pathlib.Path, names: dict[str, object]) -> str:
+    """What the code printed, without blanks at the ends of lines."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(code, f"{page.name}: {code.splitlines()[0]}", "exec"), names)
+    return "".join(f"{line.rstrip()}\n" for line in printed.getvalue().splitlines())
+
+
+def words(printed: str) -> str:
+    """The text without its numbers, which differ a little from machine to machine, and without its layout, which follows them."""
+    return NUMBER.sub("", printed)
 
 
 def run_console(text: str) -> None:

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""What MkDocs is told besides mkdocs.yml: pages that live elsewhere in the repository, their links, and formulas.
+
+Every text has one copy, in the place where a reader of the repository looks for it. Links in it are those of the repository; on
+the site they lead to the page, or to the file, which is then carried along.
+"""
+
+import dataclasses
+import os
+import pathlib
+import posixpath
+import re
+from typing import Any
+
+import latex2mathml.converter
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from weft.options import Options, written_options
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+# Where pages that are not below docs/ stand on the site.
+CARRIED = {
+    "CHANGELOG.md": "project/changelog.md",
+    "CONTRIBUTING.md": "project/contributing.md",
+    "experiments/README.md": "experiments/index.md",
+    "experiments/benchmark/README.md": "experiments/benchmark.md",
+    "experiments/emission/README.md": "experiments/emission.md",
+    "experiments/ghcn/README.md": "experiments/ghcn.md",
+    "experiments/ghcn/pacific_northwest/README.md": "experiments/pacific_northwest.md",
+    "experiments/apartments/README.md": "experiments/apartments.md",
+    "examples/italy_covid.md": "examples/italy_covid.md",
+    "examples/pm10_exceedance.md": "examples/pm10_exceedance.md",
+    "src/weft/demo_data/README.md": "bundled-data.md",
+}
+SOURCE_OF = {page: source for source, page in CARRIED.items()}
+OPTIONS = "<!-- the estimator's options -->"
+LINK = re.compile(r"(\]\()(?!https?:|#)([^)#\s]+)(#[^)]*)?(\))")
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for source, page in CARRIED.items():
+        files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
+    for page in [file for file in files if file.is_documentation_page()]:
+        source = _source(page.src_uri)
+        for link in LINK.finditer((ROOT / source).read_text(encoding="utf-8")):
+            target = _target(source, link[2])
+            if _is_elsewhere(target) and files.get_file_from_path(target) is None:
+                files.append(File.generated(config, target, abs_src_path=str(ROOT / target)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    markdown = markdown.replace(OPTIONS, "\n".join(_options()))
+    own, source = page.file.src_uri, _source(page.file.src_uri)
+
+    def on_the_site(link: re.Match[str]) -> str:
+        target = _target(source, link[2])
+        if not (ROOT / target).exists():
+            # What is made by the build, or wrong: MkDocs knows which.
+            return link[0]
+        there = CARRIED.get(target, target.removeprefix("docs/"))
+        return f"{link[1]}{posixpath.relpath(there, posixpath.dirname(own) or '.')}{link[3] or ''}{link[4]}"
+
+    return LINK.sub(on_the_site, markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Formulas as MathML, which browsers draw without a script."""
+
+    def as_mathml(found: re.Match[str]) -> str:
+        display = "inline" if found[2] == "(" else "block"
+        text = found[3].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
+        return latex2mathml.converter.convert(text, display=display)
+
+    return FORMULA.sub(as_mathml, html)
+
+
+def _options() -> list[str]:
+    """The estimator's arguments, as they are declared."""
+    written = written_options()
+    defaults = {field.name: field.default for field in dataclasses.fields(Options)}
+    lines = ["| argument | default | |", "|---|---|---|"]
+    for name, option in written.items():
+        default = "" if defaults[name] is dataclasses.MISSING else f"`{defaults[name]!r}`"
+        lines.append(f"| `{name}` | {default} | {option.help} |")
+    return lines
+
+
+def _source(page: str) -> str:
+    """The file in the repository that a page of the site is written in."""
+    return SOURCE_OF.get(page, f"docs/{page}")
+
+
+def _target(source: str, link: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
+
+
+def _is_elsewhere(target: str) -> bool:
+    """Whether it is a file of the repository that the site has no page or copy of yet."""
+    return not target.startswith(("docs/", "..")) and target not in CARRIED and os.path.isfile(ROOT / target)
