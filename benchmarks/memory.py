@@ -16,11 +16,12 @@ import numpy as np
 import weft
 
 
-def resident_megabytes() -> float:
+def resident_megabytes(kind: str = "VmRSS") -> float:
+    """What this process has in memory now, or of "VmHWM" the most it ever had."""
     for line in pathlib.Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
+        if line.startswith(kind):
             return int(line.split()[1]) / 1024
-    raise KeyError("VmRSS")
+    raise KeyError(kind)
 
 
 def kept_value_and_gradient(posterior: Any) -> Callable[[], Any]:

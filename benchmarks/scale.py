@@ -14,7 +14,6 @@ import argparse
 import functools
 import heapq
 import pathlib
-import resource
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,6 +23,7 @@ import distributed
 import jax
 import numpy as np
 import pandas as pd
+from memory import resident_megabytes
 from results import write_results
 
 import weft
@@ -171,8 +171,8 @@ def make_part(folder: str, number: int, num_parts: int, num_places: int, num_tim
 
 
 def peak() -> float:
-    """Of this process, in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+    """The most this process had in memory, in GB; the system's other count has what the process had that started it."""
+    return resident_megabytes("VmHWM") * 1024**2 / 1e9
 
 
 def table(client: distributed.Client, num_rows: int, folder: str) -> dict[str, Any]:

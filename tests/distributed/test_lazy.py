@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Tables on Dask, answered partition by partition: what the same table in memory is answered."""
 
+import multiprocessing
 import os
 import pathlib
 import signal
@@ -9,12 +10,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
+from benchmarks.memory import resident_megabytes
 from numpy.testing import assert_allclose
 
 import weft
 from weft.cli import main
+from weft.distributed.clients import WORKER_ENVIRONMENT
+from weft.distributed.reading import gathered
 
 dd = pytest.importorskip("dask.dataframe")
+distributed = pytest.importorskip("distributed")
 
 
 def rows(count: int, seed: int = 5) -> pd.DataFrame:
@@ -131,3 +136,51 @@ def test_files_are_answered_by_workers_of_a_scheduler(fitted, client, tmp_path, 
     else:
         found = xr.open_dataset(target, engine="zarr", consolidated=False)
         assert_allclose(found["q0.95"], expected["q0.95"], rtol=1e-9)
+
+
+def test_workers_are_started_for_a_command(fitted, tmp_path, monkeypatch, capsys):
+    """And ended with it; the way to their dashboard is told."""
+    monkeypatch.chdir(tmp_path)
+    fitted.save("model.weft")
+    asked = rows(20, seed=12)
+    asked.to_csv("asked.csv", index=False)
+    before = multiprocessing.active_children()
+    assert main(["predict", "model.weft", "asked.csv", "-o", "out.parquet", "--workers", "2"]) == 0
+    assert "2 workers started; dashboard: http://127.0.0.1:" in capsys.readouterr().err
+    assert_allclose(pd.read_parquet("out.parquet")["q0.05"], fitted.predict(asked)["q0.05"], rtol=1e-9)
+    assert multiprocessing.active_children() == before
+
+
+# Of one with JAX and what it has compiled, which is most of it.
+LIMIT = 1_000_000_000
+NUM_PARTS, MEGABYTES = 105, 10
+
+
+def wide_part(number: int) -> pd.DataFrame:
+    """A few rows, each with a long text, ten megabytes in all."""
+    table = rows(20, seed=100 + number)
+    return table.assign(name=[str(k % 10) * (MEGABYTES * 1_000_000 // 20) for k in range(20)])
+
+
+def test_a_table_larger_than_the_memory_of_a_worker_is_learned_from_and_answered(fitted):
+    """A worker that comes near its limit is stopped, and one beyond it killed, so that the numbers would not come."""
+    assert NUM_PARTS * MEGABYTES * 1_000_000 > LIMIT
+    with (
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            dashboard_address="127.0.0.1:0",
+            env=WORKER_ENVIRONMENT,
+            memory_limit=LIMIT,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        table = dd.from_map(wide_part, list(range(NUM_PARTS)))
+        (process,) = client.run(os.getpid).values()
+        learned = gathered(table, ("day", "x", "y", "value"))
+        means = fitted.predict(table)["mean"].compute()
+        (peak,) = client.run(resident_megabytes, "VmHWM").values()
+        assert list(client.run(os.getpid).values()) == [process], "the worker was killed"
+    assert 1e6 * peak < LIMIT
+    assert len(learned) == len(means) == 20 * NUM_PARTS
+    assert_allclose(means[-20:], fitted.predict(wide_part(NUM_PARTS - 1))["mean"], rtol=1e-9)

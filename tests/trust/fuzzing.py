@@ -12,11 +12,13 @@ import io
 import json
 import os
 import pathlib
+import signal
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
@@ -25,6 +27,8 @@ from weft.data.files import ENDINGS, read_table
 from weft.loading import load
 
 TIMES_MORE = int(os.environ.get("WEFT_FUZZ", "1"))
+# Seconds: far more than anything takes that is fuzzed here, on any machine.
+PATIENCE = 300
 COUNTS: collections.Counter[str] = collections.Counter()
 
 
@@ -59,6 +63,22 @@ def contents(folder: pathlib.Path) -> dict[str, bytes]:
     }
 
 
+@contextlib.contextmanager
+def ends_some_day(what: object) -> Iterator[None]:
+    """What waits for ever fails, instead of the whole run waiting with it."""
+
+    def give_up(*received: Any) -> None:
+        pytest.fail(f"{what} was still waiting after {PATIENCE} seconds")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(PATIENCE)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
 def hold_to_promise(kind: str, arguments: list[str], folder: pathlib.Path) -> int:
     """Run a command in `folder` and see that it keeps what weft promises; its status."""
     COUNTS[kind] += 1
@@ -66,7 +86,8 @@ def hold_to_promise(kind: str, arguments: list[str], folder: pathlib.Path) -> in
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), warnings.catch_warnings():
         warnings.simplefilter("default")
-        status = main(arguments)
+        with ends_some_day(arguments):
+            status = main(arguments)
     said = [line for line in err.getvalue().splitlines() if not line.startswith("weft: note: ")]
     assert status in (0, 2), f"status {status} of {arguments}: {err.getvalue()}"
     if status == 2:

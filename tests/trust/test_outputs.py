@@ -6,6 +6,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 
 import numpy as np
 import pandas as pd
@@ -15,9 +16,13 @@ from tests.cli.conftest import COLUMNS, Run, assert_refused, folder, model_file,
 from weft.data import atomic
 from weft.data.atomic import check_output, whole_file, whole_folder
 from weft.data.files import read_table, write_table
+from weft.data.geographic_files import read_shapes
 from weft.data.leftovers import temporary_name
 from weft.data.outputs import check_outputs
 from weft.data.renaming import exchange
+from weft.loading import load
+from weft.project.settings import read_settings
+from weft.training.checkpoint import read_checkpoint
 
 __all__ = ["folder", "model_file", "run", "small_table"]
 
@@ -147,10 +152,15 @@ def test_a_pipe_was_replaced_by_a_file(tmp_path: pathlib.Path) -> None:
     assert pathlib.Path(os.devnull).is_char_device()
 
 
-def test_a_pipe_to_read_was_called_empty(tmp_path: pathlib.Path) -> None:
+@pytest.mark.parametrize(
+    "read",
+    [read_table, load, read_settings, read_shapes, lambda path: read_checkpoint(path, "f")],
+    ids=["table", "model", "config", "polygons", "checkpoint"],
+)
+def test_a_pipe_to_read_was_called_empty_or_waited_for(read: Callable[..., object], tmp_path: pathlib.Path) -> None:
     os.mkfifo(tmp_path / "pipe.csv")
     with pytest.raises(ValueError, match=r"cannot read .*a pipe, not a file"):
-        read_table(tmp_path / "pipe.csv")
+        read(tmp_path / "pipe.csv")
 
 
 @pytest.mark.parametrize("in_one_step", [True, False])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from weft.data.special import refuse_special
 from weft.extras import require
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def read_shapes(source: Any) -> Shapes:
     if isinstance(source, Mapping):
         return _features(source, "polygons")
     path = pathlib.Path(source)
+    refuse_special(path, f"cannot read {str(path)!r}")
     if not path.exists():
         raise FileNotFoundError(f"there is no file {str(path)!r}")
     return _read_geopackage(path) if path.name.lower().endswith(".gpkg") else _read_geojson(path)

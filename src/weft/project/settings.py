@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from weft.data.special import refuse_special
 from weft.options import written_options
 
 __all__ = [
@@ -144,10 +145,7 @@ _File = msgspec.defstruct("File", [(name, kind, kind()) for name, kind in SECTIO
 def read_settings(path: str | os.PathLike[str]) -> Settings:
     """The settings in a file, its file names made relative to where weft runs; anything unknown or wrong is refused."""
     name = str(path)
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"cannot read {name!r}: its name is not text in UTF-8; rename it") from None
+    refuse_special(path, f"cannot read {name!r}")
     try:
         text = pathlib.Path(path).read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -20,6 +20,7 @@ import numpy as np
 
 from weft.data.atomic import whole_file
 from weft.data.observations import ROW_EXTRAS, Observations
+from weft.data.special import refuse_special
 from weft.model import Model
 from weft.training.maximise import Outcome, outcome_in
 from weft.training.parameters import ParameterSpace
@@ -106,6 +107,7 @@ def write_checkpoint(path: str | os.PathLike[str], state: Checkpoint) -> None:
 def read_checkpoint(path: str | os.PathLike[str], fingerprint: str) -> Checkpoint:
     """The state in the file; ValueError where it is not one, or is of another problem."""
     name = str(pathlib.Path(path))
+    refuse_special(path, f"cannot read {name!r}")
     # Read first, so that an error of the system's is of the file and not of what is in it.
     content = pathlib.Path(path).read_bytes()
     try:
