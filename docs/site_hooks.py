@@ -24,6 +24,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 CARRIED = {
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
+    "SECURITY.md": "project/security.md",
     "experiments/README.md": "experiments/index.md",
     "experiments/benchmark/README.md": "experiments/benchmark.md",
     "experiments/emission/README.md": "experiments/emission.md",

@@ -5,6 +5,7 @@ Public names are loaded on first use, so that `import weft` and `weft --help` st
 """
 
 import importlib
+import importlib.metadata
 from typing import Any
 
 _HOMES = {
@@ -66,7 +67,6 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 _MODULES = ("domains", "testing")
 
-__version__ = "0.1.0"
 __all__ = sorted([*_HOME_OF, *_MODULES, "__version__"])
 
 
@@ -76,6 +76,8 @@ def _home_of(name: str) -> str | None:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.metadata.version("weft")
     home = _home_of(name)
     if home is None:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")

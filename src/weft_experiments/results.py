@@ -13,7 +13,6 @@ import logging
 import os
 import pathlib
 import platform
-import resource
 import subprocess
 import sys
 import time
@@ -166,7 +165,11 @@ def say(text: str) -> None:
 
 
 def peak_memory() -> int:
-    """Bytes this process held at the most; the system counts kilobytes on Linux, bytes on macOS."""
+    """Bytes this process held at the most, 0 where the system (Windows) does not say; it counts kilobytes on Linux, bytes on macOS."""
+    try:
+        import resource
+    except ImportError:
+        return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

@@ -98,7 +98,13 @@ def whole_folder(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
 
 def _flush(path: pathlib.Path) -> None:
     """Ask the system to put it on the disk: without this a crash soon after the rename can leave an empty file."""
-    handle = os.open(path, os.O_RDONLY)
+    if os.name == "posix":
+        handle = os.open(path, os.O_RDONLY)
+    elif path.is_dir():
+        # Windows opens no folders, and flushes only what may be written.
+        return
+    else:
+        handle = os.open(path, os.O_RDWR)
     try:
         os.fsync(handle)
     finally:

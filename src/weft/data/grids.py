@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Datasets written to NetCDF and Zarr in chunks, one piece after another along their first dimension."""
 
+import errno
 import os
 import pathlib
+import shutil
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -66,11 +68,17 @@ def write_zarr(pieces: Iterable["xr.Dataset"], path: pathlib.Path, chunk_values:
 
 def _reserve(path: pathlib.Path, dataset: "xr.Dataset") -> None:
     """Raise the system's own error unless the disk has room for `dataset`: HDF5 ends the process when it finds none."""
-    needed = sum(_stored_bytes(variable) for variable in dataset.variables.values())
+    stored = sum(_stored_bytes(variable) for variable in dataset.variables.values())
+    needed = int(stored * (1 + _OVERHEAD_SHARE)) + _OVERHEAD_BYTES
+    if not hasattr(os, "posix_fallocate"):
+        # Neither macOS nor Windows sets room aside; what is free may be taken by others meanwhile.
+        if shutil.disk_usage(path.parent).free < needed:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        return
     trial = path.with_name(f"{path.name}.room")
     handle = os.open(trial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     try:
-        os.posix_fallocate(handle, 0, int(needed * (1 + _OVERHEAD_SHARE)) + _OVERHEAD_BYTES)
+        os.posix_fallocate(handle, 0, needed)
     finally:
         os.close(handle)
         os.unlink(trial)

@@ -178,6 +178,9 @@ class Fitted:
             f"{len(self.posterior.times):,} times; {'converged' if self.converged else 'not converged'}"
         )
         noise = describe_noise(self.model, self.translation)
+        if self.translation.target.transform.name != "identity":
+            # Deviations are then of the transformed target, which has no units to speak of.
+            units = None
         return summary_text(header, self.components(), noise, self.effects(), units)
 
     def _seen(self) -> Sheet:

@@ -5,7 +5,6 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import resource
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ def describe_run(
         Fact("log evidence", f"{gp.posterior_.log_evidence:.6f}"),
         Fact("learning took", learned),
         Fact("report took", f"{report_seconds:.1f} s"),
-        Fact("memory", f"{_peak_megabytes():,.0f} MB", "the most this process ever held"),
+        Fact("memory", _peak_memory(), "the most this process ever held"),
         Fact("software", f"Python {platform.python_version()}, {versions}"),
         Fact("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"),
     )
@@ -77,7 +76,12 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _peak_megabytes() -> float:
+def _peak_memory() -> str:
+    try:
+        import resource
+    except ImportError:
+        # Windows does not say.
+        return "unknown"
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     # Kilobytes on Linux, bytes on macOS.
-    return peak / (2**20 if sys.platform == "darwin" else 2**10)
+    return f"{peak / (2**20 if sys.platform == 'darwin' else 2**10):,.0f} MB"

@@ -37,6 +37,8 @@ REPEATS = 3
 # found by measuring.
 ARRAYS_PER_ROW = 22
 ARRAYS_PER_WEIGHT = 20
+# What is taken to be there where the system does not say.
+UNKNOWN_MEMORY = 8 * 2**30
 # Code compiled for the shapes of a problem.
 COMPILED = 30_000_000
 
@@ -104,7 +106,8 @@ def memory_needed(shape: Shape, engine: Engine, *, gradient: bool = True) -> int
 
 def available_memory() -> int:
     """Bytes this process may still take: the machine's, or those of the container it runs in."""
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    # Windows does not tell so; a common machine's then.
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else UNKNOWN_MEMORY
     listed = pathlib.Path("/proc/meminfo")
     if listed.exists():
         lines = dict(line.split(":", 1) for line in listed.read_text().splitlines() if ":" in line)

@@ -30,7 +30,8 @@ class _Watch:
     def start(self) -> None:
         """Begin, from the main thread; not where an event loop watches already (its own handling stands)."""
         with self.lock:
-            if self.reader >= 0 or threading.current_thread() is not threading.main_thread():
+            # Elsewhere pipes that never block are not to be had: an interrupt is then noticed when the call ends.
+            if os.name != "posix" or self.reader >= 0 or threading.current_thread() is not threading.main_thread():
                 return
             reader, writer = os.pipe()
             os.set_blocking(reader, False)
