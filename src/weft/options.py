@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     GivenKernel = Separable | SumSeparable | None
     GivenLikelihood = Likelihood | LikelihoodName
     GivenPoints = int | Literal["auto"] | npt.NDArray[np.floating[Any]] | FeatureMap | None
-    GivenTransform = TransformName | None
+    GivenTransform = TransformName | Sequence[TransformName] | None
     Seasons = str | Sequence[str | float]
     GivenComponents = str | Sequence[str]
     GivenHabits = str | Sequence[str] | None
@@ -112,7 +112,7 @@ class Options:
     space: Columns = _data(
         tuple[str, ...], "Columns that say where, such as lat,lon,elevation.", example=("lat", "lon")
     )
-    target: str = _data(str, "The column to learn.", example="value")
+    target: Columns = _data(str, "The column to learn, or several: tmin,tmax.", example="value")
     missing: MissingValues = _data(
         tuple[float, ...], "Values of the target that mean there is none, such as -9999.", default=(), example=(-9999,)
     )

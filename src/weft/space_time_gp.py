@@ -32,8 +32,19 @@ from weft.estimator.habits import habits_in_words, habits_table
 from weft.estimator.learning import learn, options_among
 from weft.estimator.precision import in_float64
 from weft.estimator.scikit_learn import Scores, regressor_tags
+from weft.estimator.several import (
+    check_several,
+    draw_each,
+    joined_scores,
+    learn_several,
+    predict_each,
+    targets_among,
+    together_in_words,
+    transforms_of,
+    update_each,
+)
 from weft.estimator.slopes import slopes_at
-from weft.estimator.storage import KIND, Stored, from_plain_estimator, to_plain_estimator
+from weft.estimator.storage import KIND, Stored, StoredSeveral, from_plain_estimator, to_plain_estimator
 from weft.estimator.suggesting import suggest
 from weft.estimator.summary import learning_text
 from weft.estimator.validation import cross_validate
@@ -68,7 +79,8 @@ _BYTES_PER_ROW = 600
 class SpaceTimeGP(Options):
     """A Gaussian process of space and time, fitted to a table and answering with tables.
 
-    `time`, `space`, `target` and `covariates` name columns; a time may be in several, `("year", "month", "day")`. Values of the target
+    `time`, `space`, `target` and `covariates` name columns; several targets, `("tmin", "tmax")`, tell of each other wherever they go
+    together (`only` has each of them); a time may be in several, `("year", "month", "day")`. Values of the target
     that are `missing`, such as -9999, mean there is none. Columns of longitude and latitude (or easting and northing)
     are measured in kilometres, others of space in their standard deviations; `covariates` have linear effects, those of text,
     categories or yes and no an effect for each level, shrunk as far as levels are alike; `{"ndvi": "local"}` lets a slope vary in
@@ -136,9 +148,14 @@ class SpaceTimeGP(Options):
         its workers' work; what is learned is the same, and so is this object.
         """
         _refuse_apart(y)
-        named, settings = self._roles(), options_among(self.get_params())
+        settings = options_among(self.get_params())
         if client is None and is_on_dask(table):
             client = active_client()
+        if targets_among(self.target):
+            if resume:
+                raise ValueError("a fit of several targets cannot be resumed; start it again without resume")
+            return self._fit_several(settings, table, client, callback)
+        named = self._roles()
         with tasks_on(client):
             seen = named.table(gathered(table, named.columns), with_target=True)
             roles = named.seen_in(seen)
@@ -167,11 +184,12 @@ class SpaceTimeGP(Options):
         `of="observation"` predicts what would be measured, noise included; `of="field"` what is behind it: for counts
         the rate, for a transformed target its inverse without noise. `latent_sd` is the field's deviation either way.
         An xarray Dataset gives the Dataset of its grid with CF-1.11 attributes. A dask DataFrame, or a Dataset on Dask, gives one of
-        its kind: lazy, and answered partition by partition when it is computed or written.
+        its kind: lazy, and answered partition by partition when it is computed or written. Of several targets, columns are named
+        after each: `tmin_mean`, `tmin_sd`, ...
         """
         if is_on_dask(table):
             return answer_lazily(self._ready(), "predict", table, quantiles=tuple(np.atleast_1d(quantiles)), of=of)
-        return self._predict(self._learned().roles.table(table, with_target=False), quantiles, of)
+        return self._predict(self._any_learned().roles.table(table, with_target=False), quantiles, of)
 
     def predict_pieces(
         self, table: Given[AnyTable], quantiles: Sequence[float] = (0.05, 0.95), *, of: Given[Of] = "observation"
@@ -181,7 +199,7 @@ class SpaceTimeGP(Options):
         A piece holds a million rows, or more if a quarter of the free memory holds more: rows of a frame, slices of a grid along its
         first dimension.
         """
-        whole = self._learned().roles.table(table, with_target=False)
+        whole = self._any_learned().roles.table(table, with_target=False)
         for piece in _pieces(whole):
             yield in_float64(self._predict)(piece, quantiles, of)
 
@@ -192,20 +210,25 @@ class SpaceTimeGP(Options):
         """Joint draws over the table's rows, across places and times: columns draw_0, draw_1, ... added.
 
         An xarray Dataset gets one variable `draws` whose first dimension is `draw`. A table on Dask gives a lazy one of its kind, in
-        one partition, because its draws are joint over all rows.
+        one partition, because its draws are joint over all rows. Of several targets they are joint over these too: `tmin_draw_0`, ...
         """
         check_of(of)
         require_whole("num", num, 1)
         require_whole("seed", seed, 0)
         if is_on_dask(table):
             return answer_lazily(self._ready(), "sample", in_one_piece(table), num=num, seed=seed, of=of)
-        fitted = self._learned()
+        fitted = self._any_learned()
         asked = fitted.roles.table(table, with_target=False)
-        draws = fitted.draws(read_measurements(asked, fitted.roles, with_target=False), num, seed, of)
-        columns = {f"draw_{number}": draw for number, draw in enumerate(draws)}
+        rows = read_measurements(asked, fitted.roles, with_target=False)
+        if self._several:
+            drawn = {f"{name}_draw": draws for name, draws in draw_each(self._views, rows, num, seed, of).items()}
+        else:
+            drawn = {"draw": fitted.draws(rows, num, seed, of)}
+        columns = {f"{name}_{number}": draw for name, draws in drawn.items() for number, draw in enumerate(draws)}
         answer: Any = as_answer(asked, columns, fitted, of=of, units=self.units)
         if isinstance(asked, GridTable):
-            answer = stack_draws(answer, list(columns))
+            for name in drawn:
+                answer = stack_draws(answer, [f"{name}_{number}" for number in range(num)], f"{name}s")
         return answer
 
     @in_float64
@@ -214,11 +237,16 @@ class SpaceTimeGP(Options):
 
         Two columns come last: `filled`, true where a gap was, and `sd`, the deviation of what was filled in, 0 where a
         value was there. Gaps are filled from all that the model has seen; `update` first to let it see the table. A table on Dask
-        gives a lazy one of its kind.
+        gives a lazy one of its kind. Of several targets each is filled, also from the others: `tmin_filled`, `tmin_sd`, ...
         """
         check_of(of)
         if is_on_dask(table):
-            return answer_lazily(self._ready(), "fill", table, replaced=(self.target,), of=of)
+            replaced = tuple(each.fitted_.roles.target for each in self.each_target())
+            return answer_lazily(self._ready(), "fill", table, replaced=replaced, of=of)
+        if self._several:
+            for name, view in self._views.items():
+                table = fill(view, view.roles.table(table, with_target=True), of, f"{name}_")
+            return table
         fitted = self._learned()
         return fill(fitted, fitted.roles.table(table, with_target=True), of)
 
@@ -238,9 +266,11 @@ class SpaceTimeGP(Options):
         """
         check_of(of)
         levels = check_levels(np.atleast_1d(quantiles)).tolist()
-        fitted = self._learned()
+        fitted = self._any_learned()
         roles = fitted.roles
         times = future_times(fitted.translation.clock, fitted.posterior.times, horizon)
+        if self._several and at is None:
+            at = _frame(station_columns(fitted, stations(fitted)))
         if at is not None:
             return self._predict(roles.table(rows_ahead(fitted, at, times), with_target=False), quantiles, of)
         # Asked at the very places the posterior knows: those made again from columns differ in the last digits.
@@ -259,7 +289,7 @@ class SpaceTimeGP(Options):
         the same coordinates at any resolution. `land_only` leaves out points whose terrain is missing or not above 0;
         those left lie along one dimension `point`.
         """
-        return make_grid(self._learned(), step, times, terrain, land_only=land_only)
+        return make_grid(self._any_learned(), step, times, terrain, land_only=land_only)
 
     @in_float64
     def point(
@@ -274,7 +304,7 @@ class SpaceTimeGP(Options):
 
         `times` are those seen unless given.
         """
-        fitted = self._learned()
+        fitted = self._any_learned()
         rows: Any = self._predict(fitted.roles.table(rows_at(fitted, place, times), with_target=False), quantiles, of)
         return rows
 
@@ -365,6 +395,10 @@ class SpaceTimeGP(Options):
     @in_float64
     def update(self, table: Given[AnyTable]) -> "SpaceTimeGP":
         """Take in more rows without learning again: scales and parameters stay, answers use all rows from here on."""
+        if self._several:
+            for name, view in update_each(self._views, table).items():
+                self._several[name]._keep(view)
+            return self
         fitted = self._learned()
         self._keep(fitted.updated(fitted.read(table)))
         return self
@@ -376,9 +410,12 @@ class SpaceTimeGP(Options):
         CRPS, log density, errors, coverage and PIT; then `mean_crps_<baseline>` of what anyone could predict from the
         training rows without a model, and `crps_skill`: 1 less the ratio to the best of those. Rows without a value are
         counted in `num_missing`. `score` is mean CRPS with its sign turned, by which scikit-learn's tools choose. Of a table on
-        Dask every partition is scored where it is.
+        Dask every partition is scored where it is. Of several targets each is scored: `tmin_mean_crps`, ...; `mean_crps` itself is
+        then their mean, each by its deviation.
         """
         _refuse_apart(y)
+        if self._several:
+            return joined_scores({name: gp.score(table) for name, gp in self._several.items()}, self._views)
         fitted = self._learned()
         parts = answers_of_parts(self, "_score_part", table) if is_on_dask(table) else [self._score_part(table)]
         scored = [part for part, _ in parts if part is not None]
@@ -479,6 +516,10 @@ class SpaceTimeGP(Options):
     @in_float64
     def summary(self) -> str:
         """What was learned, in kilometres, time units and units of the target; print it."""
+        if self._several:
+            return "\n".join(
+                [together_in_words(self._views, self.rank_), *(gp.summary() for gp in self._several.values())]
+            )
         fitted = self._learned()
         tried = [f"  tried: {line}" for line in fitted.trials]
         learned = learning_text(self.result_, fitted.names)
@@ -493,14 +534,27 @@ class SpaceTimeGP(Options):
         beside, and cannot take in rows at new places of an exact model.
         """
         arrays: list[np.ndarray] = []
-        stored = Stored(self.get_params(), self._learned(), self.result_, self.binning_)
-        plain = to_plain_estimator(stored, arrays, with_rows=rows)
+        plain = to_plain_estimator(self._stored(), arrays, with_rows=rows)
         write_archive(pathlib.Path(path), KIND, plain, arrays, read=from_plain_estimator)
 
+    def _stored(self) -> Stored | StoredSeveral:
+        if self._several:
+            return StoredSeveral(
+                self.get_params(), self.rank_, {name: gp._alone() for name, gp in self._several.items()}
+            )
+        return self._alone()
+
+    def _alone(self) -> Stored:
+        return Stored(self.get_params(), self._learned(), self.result_, self.binning_)
+
     @classmethod
-    def from_stored(cls, stored: Stored) -> "SpaceTimeGP":
+    def from_stored(cls, stored: Stored | StoredSeveral) -> "SpaceTimeGP":
         """The estimator that was stored."""
         made = cls(**stored.arguments)
+        if isinstance(stored, StoredSeveral):
+            made.rank_ = stored.rank
+            made.targets_ = {name: cls.from_stored(each) for name, each in stored.targets.items()}
+            return made
         made.result_ = stored.result
         made.binning_ = stored.binning
         made._keep(stored.fitted)
@@ -510,7 +564,6 @@ class SpaceTimeGP(Options):
         """Write one self-contained HTML page about the model; options are those of `weft.report.write_report`."""
         from weft.report import write_report
 
-        self._learned()
         write_report(self, path, **options)
 
     @property
@@ -528,7 +581,7 @@ class SpaceTimeGP(Options):
         return f"SpaceTimeGP({', '.join(changed)})"
 
     def _repr_html_(self) -> str:
-        if getattr(self, "fitted_", None) is None:
+        if getattr(self, "fitted_", None) is None and not self._several:
             return facts_html([["not fitted yet", repr(self)]])
         header, *lines = self.summary().splitlines()
         what, _, counts = header.partition(": ")
@@ -537,8 +590,8 @@ class SpaceTimeGP(Options):
     def __sklearn_tags__(self) -> Any:
         return regressor_tags()
 
-    def _roles(self) -> Roles:
-        return roles_among(self.get_params())
+    def _roles(self, target: str | None = None) -> Roles:
+        return roles_among(self.get_params() | ({} if target is None else {"target": target}))
 
     def _keep(self, fitted: Fitted) -> None:
         self.fitted_ = fitted
@@ -560,12 +613,64 @@ class SpaceTimeGP(Options):
         """
         return in_float64(habits_table)(self._learned())
 
-    def _ready(self) -> "SpaceTimeGP":
-        """Raise unless it has learned."""
+    def only(self, target: str) -> "SpaceTimeGP":
+        """Of several targets this one, as an estimator that answers every question; what it says rests on the rows of all."""
+        if target not in self._several:
+            raise ValueError(
+                f"there is no target {target!r} among several; there are {', '.join(self._several) or 'none'}"
+            )
+        return self._several[target]
+
+    def each_target(self) -> "tuple[SpaceTimeGP, ...]":
+        """An estimator for each of several targets, as `only` gives it; of one target, this one."""
+        return tuple(self._several.values()) or (self._ready(),)
+
+    def require_one_target(self) -> None:
+        """Raise unless it has learned, of one target."""
         self._learned()
+
+    @property
+    def _several(self) -> dict[str, "SpaceTimeGP"]:
+        """Estimators by target, where there are several."""
+        return getattr(self, "targets_", {})
+
+    @property
+    def _views(self) -> dict[str, Fitted]:
+        return {name: gp.fitted_ for name, gp in self._several.items()}
+
+    def _fit_several(self, settings: Options, table: Any, client: Any, callback: Any) -> "SpaceTimeGP":
+        targets = targets_among(self.target)
+        check_several(settings)
+        transforms = transforms_of(self.transform, targets)
+        needed = dict.fromkeys(name for target in targets for name in self._roles(target).columns)
+        with tasks_on(client):
+            seen = as_table(gathered(table, tuple(needed)), tuple(needed))
+            together = learn_several(settings, seen, progress=self.progress, callback=callback)
+        self.rank_ = together.rank
+        self.targets_ = {}
+        for name, learned in together.learned.items():
+            own = SpaceTimeGP(**{**self.get_params(), "target": name, "transform": transforms[name]})
+            own.result_, own.binning_ = learned.result, learned.binning
+            own._keep(learned.fitted)
+            self.targets_[name] = own
         return self
 
+    def _ready(self) -> "SpaceTimeGP":
+        """Raise unless it has learned."""
+        self._any_learned()
+        return self
+
+    def _any_learned(self) -> Fitted:
+        """What was learned, of the first target where there are several: all have the same columns otherwise."""
+        return next(iter(self._views.values())) if self._several else self._learned()
+
     def _learned(self) -> Fitted:
+        if self._several:
+            names = tuple(self._several)
+            raise ValueError(
+                f"the model has several targets, {', '.join(names)}; ask about one of them: gp.only({names[0]!r}), or --target "
+                f"{names[0]} on the command line"
+            )
         fitted = getattr(self, "fitted_", None)
         if fitted is None:
             raise ValueError("this SpaceTimeGP has not learned anything yet; call fit(table) first")
@@ -574,9 +679,12 @@ class SpaceTimeGP(Options):
     def _predict(self, table: Table, quantiles: Sequence[float], of: str) -> Any:
         check_of(of)
         levels = check_levels(np.atleast_1d(quantiles)).tolist()
-        fitted = self._learned()
+        fitted = self._any_learned()
         rows = read_measurements(table, fitted.roles, with_target=False)
-        columns = answer_columns(fitted.prediction(rows), levels, of)
+        several = self._views
+        columns = (
+            predict_each(several, rows, levels, of) if several else answer_columns(fitted.prediction(rows), levels, of)
+        )
         return as_answer(table, columns, fitted, of=of, units=self.units)
 
 

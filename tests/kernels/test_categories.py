@@ -16,6 +16,11 @@ def test_levels_go_together_as_the_formulas_say():
     assert_allclose(weft.Categories(3, 0.7)(LEVELS, OTHERS), 0.7 * same, rtol=1e-15)
     loadings = np.array([1.5, -0.3, 0.8])
     of = loadings[LEVELS[:, 0].astype(int)][:, None] * loadings[OTHERS[:, 0].astype(int)][None, :]
+    of_each = weft.Categories(3, [0.7, 0.2, 1.5])
+    assert_allclose(of_each(LEVELS, OTHERS), np.array([0.7, 0.2, 1.5])[LEVELS.astype(int)][:, None] * same, rtol=1e-15)
+    assert_allclose(of_each.features(LEVELS[:, None]) @ of_each.features(OTHERS[:, None]).T, of_each(LEVELS, OTHERS))
+    with pytest.raises(ValueError, match="one for each of the 3 levels"):
+        weft.Categories(3, [0.7, 0.2])(LEVELS)
     both = weft.Loadings(loadings) + weft.Categories(3, 0.2)
     assert_allclose(both(LEVELS, OTHERS), of + 0.2 * same, rtol=1e-14)
 

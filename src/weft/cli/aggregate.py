@@ -6,7 +6,18 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from weft.cli.options import AsJson, ModelFile, Of, Quantiles, RowsOrGrid, TableOutput, names_in, numbers_in
+from weft.cli.options import (
+    AsJson,
+    ModelFile,
+    Of,
+    OneTarget,
+    Places,
+    Quantiles,
+    RowsOrGrid,
+    TableOutput,
+    names_in,
+    numbers_in,
+)
 from weft.cli.printing import emit
 
 __all__ = ["aggregate"]
@@ -30,6 +41,8 @@ def aggregate(
     ] = None,
     quantiles: Quantiles = "0.05,0.95",
     of: Of = "field",
+    places: Places = None,
+    target: OneTarget = None,
     json: AsJson = False,
 ) -> None:
     """Average or add up over groups of rows or of points of a grid, with the uncertainty of the result."""
@@ -44,6 +57,8 @@ def aggregate(
         polygons=polygons,
         quantiles=numbers_in(quantiles, "--quantiles"),
         of=of,
+        places=places,
+        target=target,
     )
     what = "the difference" if compare is not None else f"{num_groups:,} groups"
     emit({"output": str(output), "num_groups": num_groups, "of": of}, f"saved {what} in {output}", as_json=json)

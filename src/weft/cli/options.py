@@ -65,6 +65,7 @@ Places = Annotated[
     pathlib.Path | None,
     Parameter(help="A second table, which says where the stations of the first are, by their names."),
 ]
+OneTarget = Annotated[str | None, Parameter(help="Which of several targets.", show_default=False)]
 TableOutput = Annotated[
     pathlib.Path, Parameter(name=["--output", "-o"], help="csv, tsv, parquet, NetCDF or Zarr, by its name.")
 ]

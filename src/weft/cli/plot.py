@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from weft.cli.options import AsJson, ModelFile
+from weft.cli.options import AsJson, ModelFile, OneTarget
 from weft.cli.printing import emit
 
 __all__ = ["plot"]
@@ -25,10 +25,11 @@ def plot(
         pathlib.Path | None, Parameter(help="Names the stations of a series; the rows of a calibration.")
     ] = None,
     terrain: Annotated[pathlib.Path | None, Parameter(help="Heights for the map.")] = None,
+    target: OneTarget = None,
     json: AsJson = False,
 ) -> None:
     """Draw a map of the field, the series of a station, the components, the calibration, or the regions."""
     from weft.project import plot_file
 
-    plot_file(model, picture, output, time=time, station=station, table=table, terrain=terrain)
+    plot_file(model, picture, output, time=time, station=station, table=table, terrain=terrain, target=target)
     emit({"output": str(output)}, f"saved {output}", as_json=json)

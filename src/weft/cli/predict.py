@@ -5,6 +5,7 @@ from weft.cli.options import (
     AsJson,
     ModelFile,
     Of,
+    Places,
     Quantiles,
     RowsOrGrid,
     Scheduler,
@@ -24,6 +25,7 @@ def predict(
     output: TableOutput,
     quantiles: Quantiles = "0.05,0.95",
     of: Of = "observation",
+    places: Places = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     json: AsJson = False,
@@ -33,5 +35,5 @@ def predict(
     from weft.project import predict_file
 
     with cluster(workers, scheduler) as client:
-        predict_file(model, table, output, numbers_in(quantiles, "--quantiles"), of, client=client)
+        predict_file(model, table, output, numbers_in(quantiles, "--quantiles"), of, places=places, client=client)
     emit({"output": str(output), "of": of}, f"saved {output}", as_json=json)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from weft.cli.options import AsJson, ModelFile, command_line
+from weft.cli.options import AsJson, ModelFile, OneTarget, Places, command_line
 from weft.cli.printing import emit
 
 __all__ = ["report"]
@@ -28,6 +28,8 @@ def report(
     ] = None,
     threshold: Annotated[float | None, Parameter(help="Of the map of probabilities.")] = None,
     title: str | None = None,
+    places: Places = None,
+    target: OneTarget = None,
     json: AsJson = False,
 ) -> None:
     """Write the report of a model: one HTML file with map, series, scores and what to worry about."""
@@ -42,6 +44,8 @@ def report(
         station=station,
         threshold=threshold,
         title=title,
+        places=places,
+        target=target,
         command=command_line(),
     )
     verdict = content.verdict

@@ -80,13 +80,13 @@ def _with_datetimes(dataset: "xr.Dataset", time: str, clock: Clock) -> "xr.Datas
     return dataset.assign({time: (variable.dims, values, variable.attrs | read.attrs)})
 
 
-def stack_draws(dataset: "xr.Dataset", names: Sequence[str]) -> "xr.Dataset":
-    """Variables of one draw each as one variable `draws` with a first dimension for them."""
+def stack_draws(dataset: "xr.Dataset", names: Sequence[str], name: str) -> "xr.Dataset":
+    """Variables of one draw each as one variable called `name` with a first dimension for them."""
     import xarray as xr
 
     draws = xr.concat([dataset[name] for name in names], dim="draw")
     draws.attrs = dict(dataset[names[0]].attrs)
-    return dataset.drop_vars(names).assign(draws=draws)
+    return dataset.drop_vars(names).assign({name: draws})
 
 
 def _degrees(scaling: Scaling) -> tuple[str, str] | None:

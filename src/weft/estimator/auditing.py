@@ -81,7 +81,7 @@ def audit(fitted: Fitted, table: Table, rate: float) -> "pd.DataFrame":
 
 def learned_from_gross(fitted: Fitted) -> int:
     """How many of the values a model has seen are so far from all others that it cannot have learned well."""
-    if not fitted.posterior.batches:
+    if not fitted.batches:
         return 0
     values = fitted.seen_values()
     return int(np.count_nonzero(far_from_others(values[np.isfinite(values)])))
@@ -89,7 +89,7 @@ def learned_from_gross(fitted: Fitted) -> int:
 
 def learned_from_suspects(fitted: Fitted, rows: Measurements, suspects: Int[np.ndarray, " some"]) -> bool:
     """Whether so many of the rows a model has seen are suspects that it cannot have learned well."""
-    if len(suspects) <= _MANY_SUSPECTS * rows.num_rows or not fitted.posterior.batches:
+    if len(suspects) <= _MANY_SUSPECTS * rows.num_rows or not fitted.batches:
         return False
     return fitted.num_repeated(rows.take(suspects)) > len(suspects) / 2
 
@@ -244,8 +244,8 @@ def _expectations(
         raise ValueError(
             "hardly any value is like the others, so there is nothing to audit by; look at the table first"
         )
-    seen_before = fitted.posterior.batches and fitted.num_repeated(rows) > 0
-    start = fitted.given_only(rows.take(told)) if seen_before or not fitted.posterior.batches else None
+    seen_before = fitted.batches and fitted.num_repeated(rows) > 0
+    start = fitted.given_only(rows.take(told)) if seen_before or not fitted.batches else None
     known = fitted.updated(rows.take(told)) if start is None else start
     mean, variance, noise = _observed(known, rows)
     if isinstance(fitted.model.likelihood, Gaussian):

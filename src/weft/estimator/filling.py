@@ -16,8 +16,11 @@ __all__ = ["fill"]
 logger = logging.getLogger("weft")
 
 
-def fill(fitted: Fitted, table: Table, of: str) -> Any:
-    """The table with its gaps filled under the target's own name, then `sd` (0 where a value was there) and `filled`."""
+def fill(fitted: Fitted, table: Table, of: str, prefix: str = "") -> Any:
+    """The table with its gaps filled under the target's own name, then `sd` (0 where a value was there) and `filled`.
+
+    `prefix` stands before the names of these two.
+    """
     rows = read_measurements(table, fitted.roles, with_target=True)
     assert rows.values is not None
     is_gap = np.isnan(rows.values)
@@ -26,9 +29,9 @@ def fill(fitted: Fitted, table: Table, of: str) -> Any:
     if len(gaps):
         answers = answer_columns(fitted.prediction(rows.take(gaps)), (), of)
         values[gaps], sd[gaps] = answers["mean"], answers["sd"]
-    if fitted.posterior.batches:
+    if fitted.batches:
         _say_unseen(rows.num_rows - len(gaps) - fitted.num_repeated(rows))
-    return table.with_replaced(fitted.roles.target, values, {"sd": sd, "filled": is_gap})
+    return table.with_replaced(fitted.roles.target, values, {f"{prefix}sd": sd, f"{prefix}filled": is_gap})
 
 
 def _say_unseen(num_unseen: int) -> None:

@@ -2,17 +2,20 @@
 """What an estimator has learned and seen: a value that answers about rows of tables and is replaced, never changed."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
 from jaxtyping import Float
 
+from weft.data.observations import Observations, take_rows
 from weft.data.tables import distinct_rows
 from weft.estimator.building import COVARIATES
 from weft.estimator.columns import Measurements, Roles, read_measurements
 from weft.estimator.evaluation import Sheet, make_sheet, rows_frame, score_beside_baselines
 from weft.estimator.summary import describe_components, describe_noise, summary_text
 from weft.estimator.translation import Translation
+from weft.inference.merge import concatenate_observations
 from weft.inference.posterior import Posterior
 from weft.inference.prediction import Prediction
 from weft.likelihoods import RowExtras
@@ -44,6 +47,22 @@ class Fitted:
     def model(self) -> Model:
         return self.posterior.model
 
+    @property
+    def batches(self) -> tuple[Observations, ...]:
+        """The rows kept; of several targets, those of this one."""
+        return self.posterior.batches if self.translation.output is None else self._rows_where(np.equal)
+
+    def _of_others(self) -> tuple[Observations, ...]:
+        """The rows kept of the other targets, where there are several."""
+        return () if self.translation.output is None else self._rows_where(np.not_equal)
+
+    def _rows_where(self, compare: Callable[..., Any]) -> tuple[Observations, ...]:
+        found = [
+            (batch, np.flatnonzero(compare(np.asarray(batch.row_places)[:, -1], self.translation.output)))
+            for batch in self.posterior.batches
+        ]
+        return tuple(take_rows(batch, rows) for batch, rows in found if len(rows))
+
     def read(self, table: Any) -> Measurements:
         """The table's rows with their values."""
         return read_measurements(self.roles.table(table, with_target=True), self.roles, with_target=True)
@@ -62,7 +81,7 @@ class Fitted:
         """How many of these rows have a time and place that the rows kept have a value at."""
         rows = rows.take(np.flatnonzero(~np.isnan(np.asarray(rows.values))))
         times, places = self.translation.times(rows), self.translation.places(rows)
-        batches = self.posterior.batches
+        batches = self.batches
         if not batches:
             return 0
         kept_times = np.concatenate([batch.row_times for batch in batches])
@@ -76,10 +95,12 @@ class Fitted:
         return int(np.count_nonzero(number[near.sum() :] < num_kept))
 
     def given_only(self, rows: Measurements) -> "Fitted":
-        """The same parameters having seen these rows and no others."""
+        """The same parameters having seen these rows and no others; of several targets, besides those of the other ones."""
+        own = self.translation.observations(rows)
+        others = self._of_others()
         return dataclasses.replace(
             self,
-            posterior=self.posterior.given_only(self.translation.observations(rows)),
+            posterior=self.posterior.given_only(concatenate_observations((*others, own)) if others else own),
             num_rows=rows.num_rows,
             num_missing=rows.num_missing,
         )
@@ -97,7 +118,7 @@ class Fitted:
 
     def seen_places(self) -> Float[np.ndarray, "place dim"]:
         """The distinct places of the rows kept, covariates included; of a model without rows, those its basis stands on."""
-        batches = self.posterior.batches
+        batches = self.batches
         held = [np.asarray(batch.places) for batch in batches] if batches else [np.asarray(self.posterior.basis_places)]
         places = np.concatenate(held)
         return places[np.sort(distinct_rows(list(places.T))[0])]
@@ -107,16 +128,29 @@ class Fitted:
         translation = self.translation
         times, places = translation.times(rows), translation.places(rows)
         f = self.posterior.sample(times, places, num=num, seed=seed)
-        emission = self.posterior.emission(times, places, translation.row_extras(rows))
         # A stream of its own, so that the noise is not the noise behind the draws of f.
-        noise = np.random.default_rng([seed, 1])
-        return translation.target.inverse(emission.sample(noise, f) if of == "observation" else emission.expected(f))
+        return self.drawn(times, places, translation.row_extras(rows), f, np.random.default_rng([seed, 1]), of)
+
+    def drawn(
+        self,
+        times: Float[np.ndarray, " row"],
+        places: Float[np.ndarray, "row dim"],
+        extras: RowExtras,
+        f: Float[np.ndarray, "draw row"],
+        noise: np.random.Generator,
+        of: str,
+    ) -> Float[np.ndarray, "draw row"]:
+        """Draws of f as draws of the target, in its own units."""
+        emission = self.posterior.emission(times, places, extras)
+        return self.translation.target.inverse(
+            emission.sample(noise, f) if of == "observation" else emission.expected(f)
+        )
 
     def score_rows(self, rows: Measurements, seed: int) -> Any:
         """A frame with one line a model and scored row: this one, then baselines given the rows seen so far."""
         rows.require_value(self.roles, "score")
         test = make_sheet(rows, self.translation)
-        train = self._seen() if self.posterior.batches else None
+        train = self._seen() if self.batches else None
         scored = score_beside_baselines(self.prediction(rows), train, test, self.translation, seed=seed)
         return rows_frame(scored, np.arange(rows.num_rows), test)
 
@@ -151,7 +185,10 @@ class Fitted:
 
     def components(self) -> list[dict[str, Any]]:
         """What each component of the kernel is like, in units people use; covariates are told by their slopes."""
-        described = describe_components(self.model, self.names, self.translation, self.posterior.basis_places)
+        places = np.asarray(self.posterior.basis_places)
+        if self.translation.output is not None:
+            places = places[places[:, -1] == self.translation.output]
+        described = describe_components(self.model, self.names, self.translation, places)
         found = [part for part in described if part["name"] not in self.effect_names]
         own = [habit for habit in self.posterior.habits() if habit.component is not None]
         scale = self.translation.target.scale
@@ -169,7 +206,7 @@ class Fitted:
 
     def seen_values(self) -> Float[np.ndarray, " row"]:
         """Values of the rows kept, batch after batch, in the target's own units."""
-        values = np.concatenate([np.asarray(batch.values) for batch in self.posterior.batches])
+        values = np.concatenate([np.asarray(batch.values) for batch in self.batches])
         return self.translation.target.inverse(values)
 
     def summary(self, units: str | None) -> str:
@@ -185,7 +222,7 @@ class Fitted:
 
     def _seen(self) -> Sheet:
         """The rows seen so far, in the target's own units."""
-        batches, scaling = self.posterior.batches, self.translation.scaling
+        batches, scaling = self.batches, self.translation.scaling
         return Sheet(
             np.concatenate([batch.row_times for batch in batches]),
             np.concatenate([batch.row_places for batch in batches])[:, scaling.map_dimensions],

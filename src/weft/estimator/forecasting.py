@@ -45,7 +45,7 @@ def future_times(clock: Clock, seen: Float[np.ndarray, " time"], horizon: Any) -
 
 def stations(fitted: Fitted) -> Float[np.ndarray, "place dim"]:
     """The places seen, as the posterior has them; refused where they are not stations."""
-    if not fitted.posterior.batches:
+    if not fitted.batches:
         raise ValueError("the model was saved without its rows, so its stations are not known; say where with at=")
     places = fitted.seen_places()
     num_space = fitted.translation.num_space

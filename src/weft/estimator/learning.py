@@ -33,8 +33,10 @@ from weft.training.fitting import FitResult, Outcome, fit
 
 __all__ = [
     "Learned",
+    "answer_with_habits",
     "chosen_stretches",
     "learn",
+    "learn_from_parts",
     "learns_small",
     "names_of_habits",
     "options_among",
@@ -76,6 +78,8 @@ def options_among(arguments: Mapping[str, Any]) -> Options:
 
 def translation_for(settings: Options, roles: Roles, rows: Measurements) -> Translation:
     likelihood = likelihood_from(settings.likelihood)
+    if settings.transform is not None and not isinstance(settings.transform, str):
+        raise ValueError(f"transform must be one name, as there is one target; it is {settings.transform!r}")
     if settings.transform is not None and not isinstance(likelihood, Gaussian):
         raise ValueError(
             f"transform={settings.transform!r} goes with a Gaussian likelihood; this one is "
@@ -110,7 +114,9 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
         # The bound over a whole series speaks for itself, here and when it is climbed again.
         start = start._replace(priors={})
         result, learned_from = _learned_at_length(settings, start, told, options)
-    result, posterior = _with_habits(settings, start, result, learned_from, data, dated, habits, translation.num_space)
+    result, posterior = answer_with_habits(
+        settings, start, result, learned_from, data, dated, habits, translation.num_space
+    )
     assert rows.values is not None
     fitted = Fitted(
         roles=roles,
@@ -196,24 +202,31 @@ def _learned_small(
             seed=settings.seed,
         )
     exact = Model(start.model.kernel, start.model.likelihood, None, start.model.mean)
+    start = start._replace(model=exact)
     blocks = small_parts(settings, exact, data)
+    return start, learn_from_parts(settings, start, blocks, data.num_rows, options), blocks
+
+
+def learn_from_parts(
+    settings: Options, start: Start, blocks: Sequence[Observations], num_rows: int, options: dict[str, Any]
+) -> FitResult:
+    """Parameters of an exact model from parts of a table of so many rows."""
     if len(blocks) > 1:
         logger.info(
             "parameters are learned from %d small parts of the table, %s of %s rows, each modelled exactly; "
             "predictions use all of them",
             len(blocks),
             f"{sum(block.num_rows for block in blocks):,}",
-            f"{data.num_rows:,}",
+            f"{num_rows:,}",
         )
-    result = fit(
-        exact,
+    return fit(
+        start.model,
         blocks if len(blocks) > 1 else blocks[0],
         frozen=start.frozen,
         priors=start.priors,
         **_options_for(settings, *blocks) | ({} if len(blocks) == 1 else {"tolerance": _TOLERANCE_OF_BLOCKS}),
         **options,
     )
-    return start, result, blocks
 
 
 def _learned_at_length(
@@ -225,7 +238,7 @@ def _learned_at_length(
     return result, (chosen,)
 
 
-def _with_habits(
+def answer_with_habits(
     settings: Options,
     start: Start,
     result: FitResult,
@@ -234,8 +247,12 @@ def _with_habits(
     dated: tuple[Habit, ...],
     names: tuple[str, ...],
     num_space: int,
+    num_map: int | None = None,
 ) -> tuple[FitResult, Posterior]:
-    """The posterior with the habits that places have, and the result of the climbs it took; `dated` are those known already."""
+    """The posterior with the habits that places have, and the result of the climbs it took; `dated` are those known already.
+
+    The first `num_space` columns of places tell who has habits of its own; of these `num_map` say where, all unless given.
+    """
 
     def given(model: Model) -> Callable[[Observations], Posterior]:
         return lambda data: answering(settings, model, data, num_space)
@@ -261,7 +278,7 @@ def _with_habits(
     habits = (*dated, *level, *noise)
     field_of = given(field_model(habits, result.model))
     if "noise" in names:
-        tails = tails_of_places(field_of, data, habits, num_space, settings.seed)
+        tails = tails_of_places(field_of, data, habits, num_space if num_map is None else num_map, settings.seed)
         habits = habits if tails is None else (*habits, tails)
     # The field has seen just these rows already where nobody has a habit.
     return result, with_habits(field_of, data, habits) if habits else field

@@ -51,10 +51,10 @@ def common_stations(
     """
     periods = [(float(times.min()), float(times.max())) for times in (first, second)]
     overlap = min(end for _, end in periods) >= max(start for start, _ in periods)
-    if overlap or not fitted.posterior.batches:
+    if overlap or not fitted.batches:
         return None
-    times = np.concatenate([batch.row_times for batch in fitted.posterior.batches])
-    places = np.concatenate([batch.row_places for batch in fitted.posterior.batches])
+    times = np.concatenate([batch.row_times for batch in fitted.batches])
+    places = np.concatenate([batch.row_places for batch in fitted.batches])
     values = fitted.seen_values()
     _, place = distinct_rows(list(places[:, : fitted.translation.num_space].T))
     means = []

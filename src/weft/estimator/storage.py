@@ -13,13 +13,14 @@ from weft.estimator.columns import LINEAR, Roles
 from weft.estimator.fitted import Fitted
 from weft.estimator.translation import Translation
 from weft.inference.plain import from_plain, to_plain
+from weft.inference.posterior import Posterior
 from weft.inference.storage import read_posterior
 from weft.model import Model
 from weft.training.fitting import FitResult
 from weft.training.maximise import outcome_in
 from weft.training.progress import Iteration
 
-__all__ = ["KIND", "Stored", "from_plain_estimator", "to_plain_estimator"]
+__all__ = ["KIND", "Stored", "StoredSeveral", "from_plain_estimator", "to_plain_estimator"]
 
 KIND = "estimator"
 
@@ -33,11 +34,37 @@ class Stored(NamedTuple):
     binning: Binning | None
 
 
-def to_plain_estimator(stored: Stored, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+class StoredSeveral(NamedTuple):
+    """The same of several targets: what each learned, and how many fields they share; one posterior is behind all if any."""
+
+    arguments: dict[str, Any]
+    rank: int
+    targets: dict[str, Stored]
+
+
+def to_plain_estimator(stored: Stored | StoredSeveral, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
     """JSON of an estimator; its arrays are appended to `arrays`."""
+    if isinstance(stored, Stored):
+        return _to_plain(stored, arrays) | {"posterior": stored.fitted.posterior.to_plain(arrays, with_rows=with_rows)}
+    posteriors = [each.fitted.posterior for each in stored.targets.values()]
+    written = posteriors[:1] if stored.rank else posteriors
+    return {
+        "arguments": _plain_arguments(stored.arguments, arrays),
+        "rank": stored.rank,
+        "targets": [_to_plain(each, arrays) for each in stored.targets.values()],
+        "posteriors": [posterior.to_plain(arrays, with_rows=with_rows) for posterior in written],
+    }
+
+
+def _plain_arguments(arguments: Mapping[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
+    return {name: to_plain(_as_tuples(value), arrays) for name, value in arguments.items()}
+
+
+def _to_plain(stored: Stored, arrays: list[np.ndarray]) -> dict[str, Any]:
+    """All but the posterior."""
     fitted = stored.fitted
     return {
-        "arguments": {name: to_plain(_as_tuples(value), arrays) for name, value in stored.arguments.items()},
+        "arguments": _plain_arguments(stored.arguments, arrays),
         "roles": dataclasses.asdict(fitted.roles),
         "translation": fitted.translation.to_json(),
         "names": list(fitted.names),
@@ -48,14 +75,31 @@ def to_plain_estimator(stored: Stored, arrays: list[np.ndarray], *, with_rows: b
         "trials": list(fitted.trials),
         "binning": None if stored.binning is None else dataclasses.asdict(stored.binning),
         "result": _plain_result(stored.result, arrays),
-        "posterior": fitted.posterior.to_plain(arrays, with_rows=with_rows),
     }
 
 
-def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Stored:
+def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Stored | StoredSeveral:
     """What `to_plain_estimator` was given; ValueError where it is not there. Needs float64."""
+    if "targets" not in plain:
+        return _from_plain(plain, arrays)
     try:
-        posterior = read_posterior(_plain_posterior(plain), arrays)
+        rank, posteriors = int(plain["rank"]), [read_posterior(each, arrays) for each in plain["posteriors"]]
+        # Of a model for all targets there is one posterior.
+        of_target = posteriors * len(plain["targets"]) if rank else posteriors
+        stored = [
+            _from_plain(each, arrays, posterior) for each, posterior in zip(plain["targets"], of_target, strict=True)
+        ]
+        arguments = {name: from_plain(value, arrays) for name, value in plain["arguments"].items()}
+    except (KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
+        raise ValueError(f"a part of the estimator is missing or of the wrong kind ({error})") from error
+    return StoredSeveral(arguments, rank, {each.fitted.roles.target: each for each in stored})
+
+
+def _from_plain(plain: dict[str, Any], arrays: list[np.ndarray], posterior: Posterior | None = None) -> Stored:
+    """What a file, or the part of one target, says; the posterior is in it where it is not given."""
+    try:
+        if posterior is None:
+            posterior = read_posterior(_plain_posterior(plain), arrays)
         roles = plain["roles"]
         fitted = Fitted(
             roles=Roles(

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.data.scaling import Scaling
 from weft.estimator.translation import Translation
-from weft.kernels import Kernel, Periodic, Separable
+from weft.kernels import Kernel, Periodic, Product, Separable
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.fitting import FitResult
@@ -29,9 +29,9 @@ def describe_components(
         {
             "name": name,
             "sd": float(np.sqrt(_mean_variance(component, places))) * translation.target.scale,
-            "space": _lengths(component.space, translation.scaling),
+            "space": _lengths(_over_space(component, translation), translation.scaling),
             "time": _time_scale(component.time, translation.clock.unit),
-            "kernel": f"{_name(component.space)} in space, {_name(component.time)} in time",
+            "kernel": f"{_name(_over_space(component, translation))} in space, {_name(component.time)} in time",
         }
         for name, component in zip(names, model.kernel.components, strict=True)
     ]
@@ -112,6 +112,12 @@ def short_number(value: float) -> str:
 def _mean_variance(component: Separable, places: Float[AnyArray, "place dim"]) -> float:
     in_time = float(np.asarray(component.time.variances(np.zeros((1, 1))))[0])
     return float(component.variance) * in_time * float(np.mean(np.asarray(component.space.variances(places))))
+
+
+def _over_space(component: Separable, translation: Translation) -> Kernel:
+    """The kernel of where; of several targets it stands before the one that says how they go together."""
+    space = component.space
+    return space.first if translation.output is not None and isinstance(space, Product) else space
 
 
 def _name(kernel: Kernel) -> str:

@@ -24,7 +24,7 @@ class Translation:
     """Times in a unit people use, places in kilometres and deviations followed by covariates, a standardised target.
 
     Covariates that are numbers come first, then the numbers of levels of those that are categories; slopes of those in `local`
-    vary in space.
+    vary in space. Where this is one of several targets of one model, `output` is its number, and the last column of places.
     """
 
     clock: Clock
@@ -35,6 +35,7 @@ class Translation:
     target_name: str
     categories: tuple[Category, ...] = ()
     local: tuple[str, ...] = ()
+    output: int | None = None
 
     @property
     def num_space(self) -> int:
@@ -48,13 +49,15 @@ class Translation:
 
     @property
     def num_columns(self) -> int:
-        return self.num_numbers + len(self.categories)
+        return self.num_numbers + len(self.categories) + (0 if self.output is None else 1)
 
     def times(self, rows: Measurements) -> Float[np.ndarray, " row"]:
         return self.clock.numbers(rows.time, self.time_name)
 
     def places(self, rows: Measurements) -> Float[np.ndarray, "row dim"]:
         levels = [category.numbers(rows.categories[category.name])[:, None] for category in self.categories]
+        if self.output is not None:
+            levels.append(np.full((rows.num_rows, 1), float(self.output)))
         if not self.covariates.columns and not levels:
             return self.scaling.forward(rows.space)
         numbers = [self.covariates.forward(rows.covariates)] if self.covariates.columns else []
@@ -105,6 +108,7 @@ class Translation:
             "target_name": self.target_name,
             "categories": [category.to_json() for category in self.categories],
             "local": list(self.local),
+            "output": self.output,
         }
 
     @classmethod
@@ -119,6 +123,7 @@ class Translation:
             # Version 0.1 knew none.
             categories=tuple(Category.from_json(each) for each in record.get("categories", ())),
             local=tuple(record.get("local", ())),
+            output=None if record.get("output") is None else int(record["output"]),
         )
 
 

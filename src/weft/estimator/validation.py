@@ -142,7 +142,7 @@ def folds_of(
 
 
 def _folds_worth(fitted: Fitted, count: int) -> int:
-    batches = fitted.posterior.batches
+    batches = fitted.batches
     if not batches:
         return count
     return num_folds_within(work_of_model(fitted.model, batches[0]), count)

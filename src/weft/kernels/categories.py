@@ -9,29 +9,36 @@ from jaxtyping import Array, Float, Int
 from weft.arrays import AnyArray
 from weft.domains import positive, real
 from weft.kernels.base import Kernel
-from weft.kernels.distances import check_shapes
+from weft.kernels.distances import per_column
 
 
 class Categories(Kernel):
-    """variance where two inputs are of the same level, 0 elsewhere: every level has an effect of its own, shrunk towards none."""
+    """variance where two inputs are of the same level, 0 elsewhere: every level has an effect of its own, shrunk towards none.
+
+    `variance` is one number, or one a level.
+    """
 
     num_levels: int = eqx.field(static=True)
-    variance: Float[AnyArray, ""] = positive(default=1.0)
+    variance: Float[AnyArray, "..."] = positive(default=1.0)
 
     def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
-        return jnp.where(_numbers(xs)[:, None] == _numbers(ys)[None, :], self.variance, 0.0)
+        return jnp.where(_numbers(xs)[:, None] == _numbers(ys)[None, :], self.variances(xs)[:, None], 0.0)
 
     def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
-        return jnp.broadcast_to(self.variance, (xs.shape[0],))
+        return per_column(self.variance, self.num_levels)[_numbers(xs)]
 
     def num_features(self, width: int) -> int | float:
         return self.num_levels
 
     def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
-        return jnp.sqrt(self.variance) * jnp.eye(self.num_levels)[_numbers(xs)]
+        return jnp.diag(jnp.sqrt(per_column(self.variance, self.num_levels)))[_numbers(xs)]
 
     def check_width(self, width: int) -> None:
-        check_shapes(self, width, single=("variance",))
+        if np.shape(self.variance) not in ((), (self.num_levels,)):
+            raise ValueError(
+                f"Categories: variance must be one number, or one for each of the {self.num_levels} levels; its shape is "
+                f"{np.shape(self.variance)}"
+            )
         _check_one_column(self, width)
 
     def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:

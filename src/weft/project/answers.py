@@ -10,7 +10,7 @@ from weft.data.outputs import check_outputs
 from weft.distributed import tasks_on
 from weft.distributed.clients import is_dask_client, num_workers
 from weft.distributed.files import computed_in_order, open_lazily
-from weft.estimator.evaluation import summaries_of
+from weft.estimator.evaluation import joined, summaries_of
 from weft.loading import load_estimator
 from weft.options import Of
 from weft.project.surveys import arranged
@@ -25,6 +25,7 @@ __all__ = [
     "fill_file",
     "forecast_file",
     "grid_file",
+    "load_target",
     "point_file",
     "predict_file",
     "report_file",
@@ -42,16 +43,17 @@ def predict_file(
     quantiles: Sequence[float],
     of: Of,
     *,
+    places: pathlib.Path | None = None,
     client: Any = None,
 ) -> None:
     """Predictions at the rows of a table or the points of a grid, which need not fit into memory; by the workers of `client`."""
-    check_outputs({"model": model, "table": table}, tables={"predictions": output})
+    check_outputs({"model": model, "table": table, "places": places}, tables={"predictions": output})
     gp = load_estimator(model)
-    if is_dask_client(client):
+    if is_dask_client(client) and places is None:
         asked = open_lazily(table, num_pieces=num_workers(client))
         write_pieces(computed_in_order(gp.predict(asked, quantiles=quantiles, of=of), client), output)
         return
-    asked = read_table_to_answer(table, output)
+    asked = read_table_to_answer(table, output) if places is None else rows_to_answer(gp, table, places)
     with tasks_on(client):
         write_pieces(gp.predict_pieces(asked, quantiles=quantiles, of=of), output)
 
@@ -59,11 +61,29 @@ def predict_file(
 def rows_for(gp: SpaceTimeGP, path: pathlib.Path, places: pathlib.Path | None) -> Any:
     """A table with a row a measurement, as the model's was, whichever way its owner keeps it."""
     data = read_table(path)
-    needed = {gp.roles_.target, *gp.roles_.space}
+    views = gp.each_target()
+    roles = views[0].roles_
+    targets = tuple(view.roles_.target for view in views)
+    needed = {*targets, *roles.space}
     if places is None and needed <= set(getattr(data, "columns", needed)):
         return data
-    known = {"time": gp.roles_.time, "space": gp.roles_.space, "target": gp.roles_.target}
+    known = {"time": roles.time, "space": roles.space, "target": targets if len(targets) > 1 else targets[0]}
     return arranged(data, None if places is None else read_table(places), known).table
+
+
+def rows_to_answer(gp: SpaceTimeGP, path: pathlib.Path, places: pathlib.Path | None) -> Any:
+    """The same of a table that need have no values; a grid as it is."""
+    data = read_table(path)
+    if places is None:
+        return data
+    roles = gp.each_target()[0].roles_
+    return arranged(data, read_table(places), {"time": roles.time, "space": roles.space}).table
+
+
+def load_target(model: pathlib.Path, target: str | None) -> SpaceTimeGP:
+    """The estimator in a file; of several targets the one that is asked about."""
+    gp = load_estimator(model)
+    return gp if target is None else gp.only(target)
 
 
 def sample_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, num: int, seed: int, of: Of) -> None:
@@ -81,7 +101,8 @@ def fill_file(
     gp = load_estimator(model)
     filled = gp.fill(rows_for(gp, table, places), of=of)
     write_table(filled, output)
-    return int(filled["filled"].sum())
+    flags = [f"{name}_filled" for name in gp.target] if len(gp.each_target()) > 1 else ["filled"]
+    return sum(int(filled[flag].sum()) for flag in flags)
 
 
 def forecast_file(
@@ -122,12 +143,20 @@ def grid_file(
 
 
 def aggregate_file(
-    model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, by: Sequence[str], **options: Any
+    model: pathlib.Path,
+    table: pathlib.Path,
+    output: pathlib.Path,
+    *,
+    by: Sequence[str],
+    places: pathlib.Path | None = None,
+    target: str | None = None,
+    **options: Any,
 ) -> int:
     """Means or sums over groups of the rows of a table or the points of a grid; how many groups there were."""
-    check_outputs({"model": model, "table": table, "polygons": options.get("polygons")}, tables={"groups": output})
-    gp = load_estimator(model)
-    groups = gp.aggregate(read_table(table), by, **options)
+    inputs = {"model": model, "table": table, "places": places, "polygons": options.get("polygons")}
+    check_outputs(inputs, tables={"groups": output})
+    gp = load_target(model, target)
+    groups = gp.aggregate(rows_to_answer(gp, table, places), by, **options)
     write_table(groups, output)
     return len(groups)
 
@@ -147,21 +176,28 @@ def audit_file(
     *,
     rate: float,
     places: pathlib.Path | None = None,
+    target: str | None = None,
 ) -> dict[str, int]:
     """The suspicious rows of a table; how many there are of each cause."""
     check_outputs({"model": model, "table": table, "places": places}, tables={"suspicious rows": output})
-    gp = load_estimator(model)
+    gp = load_target(model, target)
     found = gp.audit(rows_for(gp, table, places), rate=rate)
     write_table(found.reset_index(drop=True), output)
     return {str(cause): int(count) for cause, count in found["cause"].value_counts().items()}
 
 
 def suggest_file(
-    model: pathlib.Path, candidates: pathlib.Path, output: pathlib.Path, *, num: int, time: str | None
+    model: pathlib.Path,
+    candidates: pathlib.Path,
+    output: pathlib.Path,
+    *,
+    num: int,
+    time: str | None,
+    target: str | None = None,
 ) -> None:
     """Places for new stations, among those of a table or a grid."""
     check_outputs({"model": model, "candidates": candidates}, tables={"places": output})
-    gp = load_estimator(model)
+    gp = load_target(model, target)
     when: Any = float(time) if time is not None and gp.translation_.clock.kind == "number" else time
     write_table(gp.suggest(read_table(candidates), num, time=when), output)
 
@@ -180,10 +216,12 @@ def update_file(
     """A model that has seen the table's rows too."""
     check_outputs({"model": model, "table": table, "places": places}, files={"new model": output})
     gp = load_estimator(model)
-    before, rows = gp.fitted_, rows_for(gp, table, places)
+    # Of several targets the rows are the same, and counted once.
+    before, rows = gp.each_target()[0].fitted_, rows_for(gp, table, places)
     gp.update(rows)
     gp.save(output)
-    return Update(gp.num_rows_ - before.num_rows, before.num_repeated(before.read(rows)), gp.num_rows_)
+    num_rows = gp.each_target()[0].num_rows_
+    return Update(num_rows - before.num_rows, before.num_repeated(before.read(rows)), num_rows)
 
 
 def score_file(
@@ -196,10 +234,21 @@ def score_file(
     """Scores of a model and of baselines on a table's rows; those of every row go to the file `rows`."""
     check_outputs({"model": model, "table": table, "places": places}, tables={"scored rows": rows})
     gp = load_estimator(model)
-    scored = gp.score_rows(rows_for(gp, table, places))
+    asked = rows_for(gp, table, places)
+    views = gp.each_target()
+    scored = [view.score_rows(asked) for view in views]
+    if len(views) == 1:
+        if rows is not None:
+            write_table(scored[0], rows)
+        return summaries_of(scored[0], gp.target_sd_)
     if rows is not None:
-        write_table(scored, rows)
-    return summaries_of(scored, gp.target_sd_)
+        named = zip(views, scored, strict=True)
+        write_table(joined([each.assign(target=view.roles_.target) for view, each in named]), rows)
+    return {
+        f"{view.roles_.target} {model}": summary
+        for view, each in zip(views, scored, strict=True)
+        for model, summary in summaries_of(each, view.target_sd_).items()
+    }
 
 
 def report_file(
@@ -209,12 +258,15 @@ def report_file(
     table: pathlib.Path | None = None,
     held_out: pathlib.Path | None = None,
     terrain: pathlib.Path | None = None,
+    places: pathlib.Path | None = None,
+    target: str | None = None,
     **options: Any,
 ) -> ReportContent:
     """The report of a model; what it says is returned. `options` go to `build_report`."""
-    inputs = {"model": model, "table": table, "table held out": held_out, "terrain": terrain}
+    inputs = {"model": model, "table": table, "table held out": held_out, "terrain": terrain, "places": places}
     check_outputs(inputs, files={"report": output})
     check_threshold(options.get("threshold"))
-    gp = load_estimator(model)
-    seen, unseen, heights = (None if file is None else read_table(file) for file in (table, held_out, terrain))
+    gp = load_target(model, target)
+    seen, unseen = (None if file is None else rows_for(gp, file, places) for file in (table, held_out))
+    heights = None if terrain is None else read_table(terrain)
     return build_report(gp, seen, path=output, held_out=unseen, terrain=heights, **options)

@@ -92,11 +92,13 @@ def refuse_copies(found: Survey) -> None:
 
 
 def was_interrupted(gp: SpaceTimeGP) -> bool:
-    return gp.result_.outcome is Outcome.INTERRUPTED
+    return any(each.result_.outcome is Outcome.INTERRUPTED for each in gp.each_target())
 
 
 def fitted_record(gp: SpaceTimeGP) -> dict[str, Any]:
-    """A fitted model in numbers."""
+    """A fitted model in numbers; of several targets, each by name."""
+    if isinstance(gp.target, tuple | list):
+        return {"rank": gp.rank_, "targets": {name: fitted_record(gp.only(name)) for name in gp.target}}
     result = gp.result_
     return {
         "time": gp.time,

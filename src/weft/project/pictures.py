@@ -7,7 +7,7 @@ from typing import Any
 from weft.data.atomic import whole_file
 from weft.data.files import read_table
 from weft.data.outputs import check_outputs
-from weft.loading import load_estimator
+from weft.project.answers import load_target
 
 __all__ = ["plot_file"]
 
@@ -23,6 +23,7 @@ def plot_file(
     station: str | None = None,
     table: pathlib.Path | None = None,
     terrain: pathlib.Path | None = None,
+    target: str | None = None,
 ) -> None:
     """One of the pictures of `gp.plot`, written as its name says."""
     from matplotlib.figure import Figure
@@ -30,7 +31,7 @@ def plot_file(
     if output.suffix.lower() not in _ENDINGS:
         raise ValueError(f"a picture's name must end in {', '.join(_ENDINGS)}; it is {str(output)!r}")
     check_outputs({"model": model, "table": table, "terrain": terrain}, files={"picture": output})
-    gp = load_estimator(model)
+    gp = load_target(model, target)
     rows = None if table is None else read_table(table)
     chosen: Any = 0 if station is None else int(station) if station.isdecimal() else station
     figure = Figure(figsize=(8.0, 5.0), layout="constrained")

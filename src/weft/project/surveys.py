@@ -13,6 +13,7 @@ from weft.data.offers import Offers, offer_covariates
 from weft.data.tables import Table, as_table, time_columns
 from weft.estimator.columns import roles_among
 from weft.estimator.learning import options_among
+from weft.estimator.several import targets_among, targets_written, transforms_of
 from weft.notebook import facts_html
 from weft.options import Options
 from weft.project.cost import Cost, cost_of
@@ -66,7 +67,7 @@ class Survey:
     def notes(self) -> tuple[str, ...]:
         """What is odd about the rows."""
         refused = () if self.objection is None else (f"fit and run refuse this table: {self.objection}",)
-        copies = Offers(copies=self.offers.copies).notes(self.settings.options.get("target", ""))
+        copies = Offers(copies=self.offers.copies).notes(_listed(self.settings.options.get("target", "")))
         return (*(() if self.counts is None else self.counts.notes), *copies, *refused)
 
     def require_columns(self) -> Counts:
@@ -87,9 +88,14 @@ class Survey:
         return SpaceTimeGP(**self.settings.arguments())
 
     def prepared(self) -> Prepared:
-        """Rows read and units learned, as `fit` does; a table that cannot be fitted raises as there."""
+        """Rows read and units learned, as `fit` does; a table that cannot be fitted raises as there. Of several targets, the first."""
         self.require_columns()
-        return prepare(self.settings.arguments(), self.table)
+        arguments = self.settings.arguments()
+        targets = targets_among(arguments["target"])
+        if targets:
+            transforms = transforms_of(arguments.get("transform"), targets)
+            arguments |= {"target": targets[0], "transform": transforms[targets[0]]}
+        return prepare(arguments, self.table)
 
     def cost(self) -> Cost:
         """What a fit will take, by a short trial on a stretch of the series."""
@@ -170,9 +176,11 @@ def arranged(data: Any, places: Any, options: Mapping[str, Any]) -> LongForm:
         return data
     if type(data).__module__.partition(".")[0] == "xarray" and places is None:
         return LongForm(data)
-    target = options.get("target")
-    known = [name for name in (target, *_several(options.get("space")), *_several(options.get("time"))) if name]
     table = as_table(data)
+    given = options.get("target")
+    targets = () if given is None else targets_written(given, table.names)
+    target = targets[0] if targets else None
+    known = [name for name in (*targets, *_several(options.get("space")), *_several(options.get("time"))) if name]
     parts = [part for name in known for part in time_columns(table.names, name)]
     if places is None and all(role in options for role in ROLES) and set(parts) <= set(table.names):
         return LongForm(table)
@@ -208,11 +216,17 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
                 unknown[role] = objection or f"no column looks like the {role}; choose among {_shown(seen.names)}{hint}"
         if unknown:
             return Survey(seen, settings, reasons, unknown, guesses=guesses, arranged=rows.notes)
-    roles = roles_among(vars(options_among(settings.options)))
+    targets = targets_written(settings.options["target"], as_table(data).names)
+    if len(targets) > 1:
+        settings = settings.with_options(target=targets)
+    # Of several targets the first is counted; each is advised.
+    roles = roles_among(vars(options_among(settings.options)) | {"target": targets[0]})
+    for target in targets[1:]:
+        dataclasses.replace(roles, target=target).table(data, with_target=True)
     table = roles.table(data, with_target=True)
 
-    def counted(missing: Sequence[float]) -> Counts:
-        columns: dict[str, Any] = {"time": roles.time, "space": roles.space, "target": roles.target}
+    def counted(missing: Sequence[float], target: str = roles.target) -> Counts:
+        columns: dict[str, Any] = {"time": roles.time, "space": roles.space, "target": target}
         return count_table(table, **columns, time_format=options.get("time_format"), missing=missing)
 
     counts = counted(roles.missing)
@@ -223,7 +237,14 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
         counts = counted(codes)
         rest = f"{counts.target_lowest:g} to {counts.target_highest:g}"
         reasons["missing"] = f"{number:,} rows have such a value of {roles.target!r}, far from all others ({rest})"
-    if advised and not {"transform", "likelihood"} & options.keys():
+    if advised and len(targets) > 1 and "transform" not in options:
+        advice = [counted(roles.missing, target).advice for target in targets]
+        if any("transform" in each.options for each in advice):
+            settings = settings.with_options(
+                transform=tuple(each.options.get("transform", "identity") for each in advice)
+            )
+            reasons["transform"] = "; ".join(each.reason for each in advice if "transform" in each.options)
+    elif advised and not {"transform", "likelihood"} & options.keys():
         settings = settings.with_options(**counts.advice.options)
         reasons |= dict.fromkeys(counts.advice.options, counts.advice.reason)
     copies = find_copies(table)

@@ -33,7 +33,7 @@ def build_card(gp: "SpaceTimeGP", rows: SeenRows, size: ReportSize) -> DataCard:
         Fact(places, f"{rows.num_places:,}", f"by {', '.join(gp.fitted_.roles.space)}"),
         Fact("times", f"{len(distinct):,}", f"{first} to {last}, mostly {_step(clock.unit, step)} apart"),
         Fact(
-            gp.target,
+            gp.fitted_.roles.target,
             f"{np.median(values):.4g}{units}",
             f"median; 90 % between {np.quantile(values, 0.05):.4g} and {np.quantile(values, 0.95):.4g}",
         ),

@@ -121,8 +121,7 @@ def gather(
 ) -> ReportContent:
     """What the report of a fitted model says; arguments as in `build_report`."""
     started = time.perf_counter()
-    if getattr(gp, "fitted_", None) is None:
-        raise ValueError("this SpaceTimeGP has not learned anything yet; call fit(table) before its report")
+    gp.require_one_target()
     evaluated = evaluated or {}
     unknown = [by for by in (*checks, *evaluated) if by not in KINDS_OF_CHECK]
     if unknown:
@@ -144,7 +143,7 @@ def gather(
     return ReportContent(
         title=title or f"{gp.target} in space and time",
         subtitle=_subtitle(gp, rows),
-        target=gp.target,
+        target=gp.fitted_.roles.target,
         units=gp.units or "",
         verdict=judge(
             converged=fitted.converged,

@@ -73,7 +73,7 @@ def rows_of_table(gp: "SpaceTimeGP", data: Any, station: str | None = None) -> S
 
 def kept_rows(gp: "SpaceTimeGP") -> SeenRows:
     """The rows the model's posterior has kept; their places have no names but their coordinates."""
-    batches = gp.posterior_.batches
+    batches = gp.fitted_.batches
     if not batches:
         raise ValueError("the model was saved without its rows; give the table it was fitted to as well")
     translation = gp.fitted_.translation

@@ -162,8 +162,10 @@ def _blocks_of_rows(
     size = min(data.num_rows, MOST_ROWS)
     while size > 16 and count * exact_work(model, size, regular(size, 1)).by_matrix > work:
         size -= 8
-    # Nothing is known yet about how near in time compares with near in space: a block is a small copy of the whole.
-    points = np.concatenate([data.row_places, data.row_times[:, None]], axis=1)
+    # Nothing is known yet about how near in time compares with near in space: a block is a small copy of the whole. Columns in which
+    # the kernel knows no nearness, such as one of kinds, do not matter.
+    near_in_space = learn_nearness(model, data.row_times, data.row_places)(data.row_times, data.row_places)
+    points = np.concatenate([near_in_space, data.row_times[:, None]], axis=1)
     spread = points.std(axis=0)
     points = (points / np.where(spread > 0, spread, 1.0)) * np.where(spread > 0, 1.0, 0.0)
     chosen = []
