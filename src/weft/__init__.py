@@ -11,6 +11,8 @@ from typing import Any
 _HOMES = {
     "weft.kernels": (
         "EQ",
+        "Alike",
+        "Averages",
         "Categories",
         "Columns",
         "Constant",

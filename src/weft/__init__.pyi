@@ -11,6 +11,8 @@ from weft.inference.evidence import log_evidence as log_evidence
 from weft.inference.posterior import Posterior as Posterior
 from weft.inference.single import condition as condition
 from weft.kernels import EQ as EQ
+from weft.kernels import Alike as Alike
+from weft.kernels import Averages as Averages
 from weft.kernels import Categories as Categories
 from weft.kernels import Columns as Columns
 from weft.kernels import Constant as Constant

@@ -17,15 +17,19 @@ def test_levels_go_together_as_the_formulas_say():
     loadings = np.array([1.5, -0.3, 0.8])
     of = loadings[LEVELS[:, 0].astype(int)][:, None] * loadings[OTHERS[:, 0].astype(int)][None, :]
     of_each = weft.Categories(3, [0.7, 0.2, 1.5])
-    assert_allclose(of_each(LEVELS, OTHERS), np.array([0.7, 0.2, 1.5])[LEVELS.astype(int)][:, None] * same, rtol=1e-15)
-    assert_allclose(of_each.features(LEVELS[:, None]) @ of_each.features(OTHERS[:, None]).T, of_each(LEVELS, OTHERS))
+    assert_allclose(of_each(LEVELS, OTHERS), np.array([0.7, 0.2, 1.5])[LEVELS.astype(int)] * same, rtol=1e-15)
+    assert_allclose(weft.Alike(3, 0.3)(LEVELS, OTHERS), np.where(same, 1.0, 0.3), rtol=1e-15)
     with pytest.raises(ValueError, match="one for each of the 3 levels"):
         weft.Categories(3, [0.7, 0.2])(LEVELS)
     both = weft.Loadings(loadings) + weft.Categories(3, 0.2)
     assert_allclose(both(LEVELS, OTHERS), of + 0.2 * same, rtol=1e-14)
 
 
-@pytest.mark.parametrize("kernel", [weft.Categories(3, 0.7), weft.Loadings([1.5, -0.3, 0.8])], ids=["own", "shared"])
+@pytest.mark.parametrize(
+    "kernel",
+    [weft.Categories(3, 0.7), weft.Categories(3, [0.7, 0.2, 1.5]), weft.Alike(3, 0.3), weft.Loadings([1.5, -0.3, 0.8])],
+    ids=["own", "own of each", "alike", "shared"],
+)
 def test_features_are_the_kernel(kernel):
     assert kernel.features(LEVELS).shape == (5, kernel.num_features(1))
     assert_allclose(kernel.features(LEVELS) @ kernel.features(OTHERS).T, kernel(LEVELS, OTHERS), rtol=1e-14)
@@ -34,7 +38,7 @@ def test_features_are_the_kernel(kernel):
 
 @pytest.mark.parametrize("wrong", [[[3.0]], [[0.5]], [[-1.0]]])
 def test_what_is_no_level_is_refused(wrong):
-    for kernel in (weft.Categories(3), weft.Loadings([1.0, 2.0, 3.0])):
+    for kernel in (weft.Categories(3), weft.Alike(3), weft.Loadings([1.0, 2.0, 3.0])):
         with pytest.raises(ValueError, match="takes whole numbers from 0 to 2"):
             kernel(wrong)
         with pytest.raises(ValueError, match="one column"):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Covariances of space, of time, and of both."""
 
+from weft.kernels.averages import Averages
 from weft.kernels.base import Kernel, Product, Scaled, StateSpace, Sum
-from weft.kernels.categories import Categories, Loadings
+from weft.kernels.categories import Alike, Categories, Loadings
 from weft.kernels.columns import Columns
 from weft.kernels.separable import Separable, SumSeparable
 from weft.kernels.space import Graph, OnSphere
@@ -21,6 +22,8 @@ from weft.kernels.trends import Linear, Wiener
 
 __all__ = [
     "EQ",
+    "Alike",
+    "Averages",
     "Categories",
     "Columns",
     "Constant",

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from weft.arrays import AnyArray
-from weft.domains import positive, real
+from weft.domains import between, positive, real
 from weft.kernels.base import Kernel
 from weft.kernels.distances import per_column
 
@@ -39,6 +39,40 @@ class Categories(Kernel):
                 f"Categories: variance must be one number, or one for each of the {self.num_levels} levels; its shape is "
                 f"{np.shape(self.variance)}"
             )
+        _check_one_column(self, width)
+
+    def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:
+        self.check_width(xs.shape[1])
+        _check_numbers(self, xs, self.num_levels)
+
+
+class Alike(Kernel):
+    """1 where two inputs are of the same level, `correlation` elsewhere: a field for each level, as alike as they are.
+
+    For a column of space that says of which kind a place is, soil or instrument, beside columns that say where:
+
+        Columns(Matern32([50.0, 50.0]), (0, 1)) * Columns(Alike(3, 0.4), (2,))
+    """
+
+    num_levels: int = eqx.field(static=True)
+    correlation: Float[AnyArray, ""] = between(0.0, 1.0, default=0.5)
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        return jnp.where(_numbers(xs)[:, None] == _numbers(ys)[None, :], 1.0, self.correlation)
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return jnp.ones(xs.shape[0])
+
+    def num_features(self, width: int) -> int | float:
+        return 1 + self.num_levels
+
+    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
+        own = jnp.sqrt(1 - self.correlation) * jnp.eye(self.num_levels)[_numbers(xs)]
+        return jnp.concatenate([jnp.sqrt(self.correlation) * jnp.ones((xs.shape[0], 1)), own], axis=1)
+
+    def check_width(self, width: int) -> None:
+        if np.shape(self.correlation) != ():
+            raise ValueError(f"Alike: correlation must be a number; its shape is {np.shape(self.correlation)}")
         _check_one_column(self, width)
 
     def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:
