@@ -13,6 +13,9 @@ import re
 from typing import Any
 
 import latex2mathml.converter
+import nbclient
+import nbconvert
+import nbformat
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
@@ -42,15 +45,35 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
+    for notebook in [file for file in files if file.src_uri.endswith(".ipynb")]:
+        for name, content in run_notebook(ROOT / "docs" / notebook.src_uri).items():
+            files.append(File.generated(config, f"notebooks/{name}", content=content))
     for source, page in CARRIED.items():
         files.append(File.generated(config, page, abs_src_path=str(ROOT / source)))
-    for page in [file for file in files if file.is_documentation_page()]:
+    for page in [file for file in files if file.is_documentation_page() and (ROOT / _source(file.src_uri)).exists()]:
         source = _source(page.src_uri)
         for link in LINK.finditer((ROOT / source).read_text(encoding="utf-8")):
             target = _target(source, link[2])
             if _is_elsewhere(target) and files.get_file_from_path(target) is None:
                 files.append(File.generated(config, target, abs_src_path=str(ROOT / target)))
     return files
+
+
+def run_notebook(path: pathlib.Path) -> dict[str, str | bytes]:
+    """A notebook, run from its beginning, as a page and its pictures; what a cell raises ends the build.
+
+    Tests, which run the cells themselves, have it shown as it is (WEFT_RUN_NOTEBOOKS=no).
+    """
+    notebook = nbformat.read(path, as_version=4)
+    # A kernel that warns of listening on this machine would look like a fault of the page.
+    quiet = ["--IPKernelApp.log_level=ERROR"]
+    if os.environ.get("WEFT_RUN_NOTEBOOKS") != "no":
+        nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", extra_arguments=quiet).execute()
+    names = {"unique_key": path.stem, "output_files_dir": path.stem}
+    text, made = nbconvert.MarkdownExporter().from_notebook_node(notebook, resources=names)
+    offer = f"*A notebook: [download {path.name}]({path.name}).*\n\n"
+    title, _, rest = text.partition("\n\n")
+    return {f"{path.stem}.md": f"{title}\n\n{offer}{rest}", **made["outputs"]}
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:

@@ -4,8 +4,10 @@
 `make pages` (WEFT_WRITE_PAGES=yes) writes what examples print and draw into the pages and docs/images, where it is otherwise checked.
 """
 
+import ast
 import contextlib
 import io
+import json
 import os
 import pathlib
 import pkgutil
@@ -63,6 +65,24 @@ def test_examples_run(page: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: p
         page.write_text(text, encoding="utf-8")
         for name in drawn - missing:
             shutil.copy(tmp_path / name, ROOT / "docs" / "images" / name)
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_notebooks_run(notebook: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cell after cell, and what a cell ends with shows itself."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"]:
+        if cell["cell_type"] == "code":
+            *before, last = ast.parse("".join(cell["source"]), notebook.name).body
+            exec(compile(ast.Module(before, []), notebook.name, "exec"), names)
+            if isinstance(last, ast.Expr):
+                value = eval(compile(ast.Expression(last.value), notebook.name, "eval"), names)
+                assert repr(value)
+                assert not hasattr(value, "_repr_html_") or value._repr_html_()
+            else:
+                exec(compile(ast.Module([last], []), notebook.name, "exec"), names)
+    plt.close("all")
 
 
 def run_python(code: str, page: pathlib.Path, names: dict[str, object]) -> str:

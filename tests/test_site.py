@@ -2,6 +2,7 @@
 """The documentation site: built without a warning, whole, complete, and working from the file system, search included."""
 
 import html.parser
+import json
 import os
 import pathlib
 import re
@@ -18,18 +19,28 @@ import weft
 from .report import browser as chromium
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 # What newcomers ask, and the page that answers it.
 QUESTIONS = ("fill-gaps", "map-a-day", "forecast", "compare-two-periods", "find-bad-stations")
 # A page of each kind, to be opened.
-OPENED = ("index", "start", "how-to/map-a-day", "guide/command-line", "reference/estimator", "benchmarks")
+OPENED = (
+    "index",
+    "start",
+    "how-to/map-a-day",
+    "guide/command-line",
+    "reference/estimator",
+    "notebooks/first-look",
+    "benchmarks",
+)
 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    # Notebooks are run by `test_docs.py`, where much that they need is compiled already.
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1", "WEFT_RUN_NOTEBOOKS": "no"}
     done = subprocess.run(command, cwd=ROOT, env=quiet, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
@@ -79,6 +90,13 @@ def test_links_lead_somewhere_and_nothing_is_fetched(site: pathlib.Path) -> None
             assert target.exists(), f"{path.relative_to(site)} links to {link}"
             if address.fragment and target in pages and not address.fragment.startswith("__"):
                 assert urllib.parse.unquote(address.fragment) in pages[target].anchors, f"{path.name}: {link}"
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_are_on_the_site_and_kept_without_outputs(notebook: pathlib.Path, site: pathlib.Path) -> None:
+    cells = [cell for cell in json.loads(notebook.read_text(encoding="utf-8"))["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in cells)
+    assert notebook.name in Page(site / "notebooks" / f"{notebook.stem}.html").links
 
 
 def test_newcomers_questions_are_on_the_front_page(site: pathlib.Path) -> None:
