@@ -8,13 +8,14 @@ LOWEST := .venv-lowest
 CORE := tests/test_model.py tests/data/test_files.py tests/inference/test_storage.py tests/test_scores.py \
 	tests/estimator/test_against_dense.py tests/cli/test_verbs.py tests/report/test_page.py
 
-.PHONY: help demo test check format lint types imports tests docs pages release long lowest fuzz kill models bench clean
+.PHONY: help demo test check format lint types imports tests docs pages tables release long lowest fuzz kill models bench clean
 
 help:
 	@echo "make demo    fit real data and show what comes out"
 	@echo "make test    everything CI runs: format, lint, types, imports, tests"
 	@echo "make docs    the documentation site, in build/site"
 	@echo "make pages   run the pages' examples, and write what they print and draw into them"
+	@echo "make tables  write what benchmarks measured into the README and the benchmarks' page"
 	@echo "make release the release checklist: build, check, try; nothing leaves this machine"
 	@echo "make long    the few tests that take a minute each, before a release"
 	@echo "make lowest  a core of the tests with the lowest versions that pyproject.toml allows"
@@ -62,6 +63,9 @@ docs: $(INSTALLED)
 PAGE ?=
 pages: $(INSTALLED)
 	WEFT_WRITE_PAGES=yes $(BIN)/pytest -q tests/test_docs.py -k "examples_run and ($(or $(PAGE),_))"
+
+tables: $(INSTALLED)
+	$(BIN)/python benchmarks/readme_tables.py
 
 release: $(INSTALLED)
 	$(BIN)/python .ci/release.py

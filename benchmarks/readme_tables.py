@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The README's tables of real data, from the results of `real.py` and `whole_sets.py`: no number there is typed in.
+"""Tables of the README and of the benchmarks' page, from the results of the benchmarks: no number there is typed in.
 
     python benchmarks/readme_tables.py [--check]
 
-Writes each table between its two marks in the README; with `--check`, only says whether they are what they should be.
+Writes each table between its two marks, wherever a page has them; with `--check`, only says whether they are what they should be.
 """
 
 import argparse
@@ -11,9 +11,28 @@ import pathlib
 import re
 import sys
 
-from results import BASELINES, read_results
+from results import read_results, version_of
 
-README = pathlib.Path(__file__).resolve().parents[1] / "README.md"
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+# Others' tables: what is asked for there, and the score that is shown.
+PUBLISHED = {
+    "croatia": ("daily temperature, Croatia, hidden stations", "RMSE", "°C"),
+    "pm10_germany_2005": ("daily PM10, Germany, hidden stations", "RMSE", "µg/m³"),
+    "aqi36": ("hourly PM2.5, Beijing, hidden hours", "MAE", "µg/m³"),
+    "heaton": ("land surface temperature, one satellite image, hidden pixels", "CRPS", "°C"),
+    "argo_north_pacific": ("ocean temperature, Argo floats, hidden profiles", "CRPS", "°C"),
+    "us_2017, rows": ("daily temperature, United States, hidden rows", "CRPS", "°C"),
+    "us_2017, stations": ("daily temperature, United States, hidden stations", "CRPS", "°C"),
+}
+# Scores of the demo: their names, and by what they are multiplied to be shown.
+DEMO = {
+    "mean_crps": "mean CRPS (°C)",
+    "rmse": "root mean squared error (°C)",
+    "standardised_rmse": "RMSE / deviation of the target",
+    "standardised_mean_negative_log_density": "mean negative log density, standardised target",
+    "coverage_90": "coverage of the 90 % interval",
+}
 TITLES = {
     "ghcn_pnw, paper's box": "temperature, the paper's box, 20 years daily",
     "ghcn_pnw, HCN": "temperature, Pacific North-West, 18 years daily",
@@ -26,7 +45,6 @@ TITLES = {
     "price_paid, January 2016": "flats sold, England and Wales, a month (log price)",
     "price_paid": "flats sold, London",
 }
-HELD_OUT = {"random": "rows", "station": "stations"}
 
 
 def beside_peer(results: dict) -> list[str]:
@@ -69,30 +87,57 @@ def seconds_of(found: dict) -> str:
     return f"{found['processor_seconds']:.0f} s"
 
 
-def whole_files(results: dict) -> list[str]:
-    """Weft and the best naive guess on whole files."""
-    lines = [
-        "| | rows | held out | weft | best naive | 90 % coverage | time, memory |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name, found in results.items():
-        for number, (by, models) in enumerate(found["scores"].items()):
-            ours = models["weft"]["mean_crps"]
-            naive = min(models[baseline]["mean_crps"] for baseline in BASELINES)
-            took = f"{found['processor_seconds'] / 60:.1f} min, {found['memory_gigabytes']:.1f} GB"
-            title, rows = (TITLES[name], f"{found['rows']:,}") if number == 0 else ("", "")
-            cells = [f"**{value:.3g}**" if value == min(ours, naive) else f"{value:.3g}" for value in (ours, naive)]
-            coverage = f"{models['weft']['coverage_90']:.1%}".replace("%", " %")
-            last = took if number == 0 else ""
-            lines.append(f"| {title} | {rows} | {HELD_OUT[by]} | {cells[0]} | {cells[1]} | {coverage} | {last} |")
+def published(results: dict) -> list[str]:
+    """Weft with nothing chosen and the best that others published, a score a set."""
+    lines = ["| | score | best published | weft | 90 % intervals hold |", "|---|---|---|---|---|"]
+    for name, (title, score, unit) in PUBLISHED.items():
+        if name not in results:
+            lines.append(f"| {title} | {score} ({unit}) | | not measured yet | |")
+            continue
+        found = results[name]
+        if "failure" in found:
+            lines.append(f"| {title} | {score} ({unit}) | | {found['failure']} | |")
+            continue
+        (theirs, who), ours = found["published"][score], found["scores"][score]
+        cells = [in_bold_if(theirs < ours, f"{theirs:.3g}") + f" ({who})", in_bold_if(ours <= theirs, f"{ours:.3g}")]
+        lines.append(
+            f"| {title} | {score} ({unit}) | {' | '.join(cells)} | {percent(found['scores']['coverage 90 %'])} |"
+        )
     return lines
 
 
+def demo(results: dict) -> list[str]:
+    """The demo's held-out rows: weft and naive guesses."""
+    models = {"weft": "weft"} | {name: name.replace("_", " ") for name in results["scores"] if name != "weft"}
+    ordered = sorted(models, key=lambda name: results["scores"][name]["mean_crps"])
+    lines = [f"| | {' | '.join(models[name] for name in ordered)} |", "|---" * (len(ordered) + 1) + "|"]
+    for score, title in DEMO.items():
+        values = {name: results["scores"][name][score] for name in ordered}
+        if score.startswith("coverage"):
+            cells = [percent(value) for value in values.values()]
+        else:
+            cells = [in_bold_if(value == min(values.values()), f"{value:.3g}") for value in values.values()]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    minutes = results["processor_seconds"] / 60
+    return [*lines, "", f"It took {minutes:.1f} minutes of processor time, compiling included."]
+
+
+def in_bold_if(best: bool, text: str) -> str:
+    return f"**{text}**" if best else text
+
+
+def percent(share: float) -> str:
+    return f"{share:.0%}".replace("%", " %")
+
+
+def measured_with(name: str) -> list[str]:
+    """A line that says which version of weft a table is of; measuring all of them takes hours, so some are of an earlier one."""
+    return [f"*Measured with weft {version_of(name)}.*"]
+
+
 def with_table(text: str, mark: str, lines: list[str]) -> str:
-    """The text with these lines between its two marks."""
+    """The text with these lines between its two marks, if it has them."""
     found = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- end of {mark} -->)", re.DOTALL)
-    if not found.search(text):
-        raise SystemExit(f"the README has no marks for {mark!r}")
     return found.sub(lambda match: match[1] + "\n".join(lines) + "\n" + match[2], text)
 
 
@@ -100,13 +145,23 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--check", action="store_true", help="write nothing; status 1 if a table is not up to date")
     check = options.parse_args().check
-    before = README.read_text(encoding="utf-8")
-    after = with_table(before, "beside a peer", beside_peer(read_results("real")))
-    after = with_table(after, "whole files", whole_files(read_results("whole_sets")))
-    if not check:
-        README.write_text(after, encoding="utf-8")
-    elif after != before:
-        print("the README's tables are not those of benchmarks/results: run benchmarks/readme_tables.py")
+    tables = {
+        "published": published(read_results("published")),
+        "beside a peer": beside_peer(read_results("real")),
+        "demo": demo(read_results("demo")),
+        **{f"version of {name}": measured_with(name) for name in ("published", "real", "whole_sets", "demo")},
+    }
+    stale = []
+    for page in PAGES:
+        before = after = page.read_text(encoding="utf-8")
+        for mark, lines in tables.items():
+            after = with_table(after, mark, lines)
+        if after != before:
+            stale.append(page.name)
+            if not check:
+                page.write_text(after, encoding="utf-8")
+    if check and stale:
+        print(f"tables of {' and '.join(stale)} are not those of benchmarks/results: run benchmarks/readme_tables.py")
         return 1
     return 0
 

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import platform
+import runpy
 import subprocess
 
 # What real data are compared with wherever rows are held out.
@@ -28,6 +29,7 @@ def circumstances() -> dict:
         "load": os.getloadavg(),
         "commit": commit.stdout.strip(),
         "python": platform.python_version(),
+        "weft": runpy.run_path(str(FOLDER.parents[1] / ".ci" / "version.py"))["version"](),
         "versions": {name: importlib.metadata.version(name) for name in packages},
     }
 
@@ -36,6 +38,11 @@ def read_results(name: str) -> list:
     """What was written last, or nothing."""
     path = FOLDER / f"{name}.json"
     return json.loads(path.read_text())["results"] if path.exists() else []
+
+
+def version_of(name: str) -> str:
+    """The version of weft that was measured."""
+    return json.loads((FOLDER / f"{name}.json").read_text()).get("weft", "of an unknown version")
 
 
 def write_results(name: str, results: object) -> pathlib.Path:
