@@ -28,9 +28,9 @@ def argo() -> tuple[pd.DataFrame, dict]:
 
 
 def beijing() -> tuple[pd.DataFrame, dict]:
-    """Hourly PM2.5, PM10 and carbon monoxide of twelve stations over two winter months."""
+    """Hourly PM2.5, PM10 and carbon monoxide of twelve stations over a winter month."""
     table = pd.read_parquet(DATA / "beijing_air" / "beijing_air_hourly.parquet")
-    table = table[(table["time"] >= "2016-12-01") & (table["time"] < "2017-02-01")].reset_index(drop=True)
+    table = table[(table["time"] >= "2017-01-01") & (table["time"] < "2017-02-01")].reset_index(drop=True)
     return table, {"time": "time", "space": ("lat", "lon"), "target": ("value", "pm10", "co"), "transform": "log1p"}
 
 

@@ -68,7 +68,7 @@ class Plots:
             raise ValueError(f"a map needs two columns of space; the model has {fitted.roles.space[0]!r} alone")
         rows = kept_rows(gp)
         clock = fitted.translation.clock
-        when = fitted.posterior.times[-1:] if time is None else read_times(clock, time, fitted.roles.time)[:1]
+        when = fitted.times[-1:] if time is None else read_times(clock, time, fitted.roles.time)[:1]
         chosen = _map_step(rows, map_columns(fitted)) if step is None else step
         heights = _between_stations(gp, rows) if terrain is None else terrain
         grid = gp.grid(chosen, clock.restore(when), heights)
@@ -109,7 +109,7 @@ class Plots:
             at = {key: float(column[own]) for key, column in rows.places.items()}
             place, name = {**at, **_covariates_of(gp, rows, own)}, rows.names[own]
         answer = gp.point(place, quantiles=_BAND)
-        times = _drawn_times(clock, gp.fitted_.posterior.times)
+        times = _drawn_times(clock, gp.fitted_.times)
         ax.fill_between(times, answer["q0.05"], answer["q0.95"], alpha=0.25, linewidth=0, label="90 % of measurements")
         ax.plot(times, answer["mean"], label="expected")
         if own is not None:
@@ -127,7 +127,7 @@ class Plots:
         fitted, clock = gp.fitted_, gp.fitted_.translation.clock
         rows = kept_rows(gp)
         number = _station_number(rows, station)
-        times, places = fitted.posterior.times, fitted.seen_places()
+        times, places = fitted.times, fitted.seen_places()
         place = places[
             _place_like(fitted.translation.scaling.inverse(places[:, : fitted.translation.num_space]), rows, number)
         ]
@@ -186,13 +186,13 @@ class Plots:
         across, up = map_columns(fitted)
         inverse = fitted.translation.scaling.inverse
         table = gp.regions_
-        colours = matplotlib.colormaps["tab20"](np.arange(20))
+        colours = matplotlib.colormaps["tab10"](np.arange(10))
         for number, region in enumerate(posterior.division.regions):
             own = np.unique(posterior.rows.row_places[region.rows[region.is_core]], axis=0)
             if not len(own):
                 continue
             at = inverse(own[:, : fitted.translation.num_space])
-            ax.scatter(at[across], at[up], s=8, color=colours[number % len(colours)], linewidths=0)
+            ax.scatter(at[across], at[up], s=14, color=colours[number % len(colours)], linewidths=0)
             middle = table.iloc[number]
             ax.annotate(str(number), (middle[across], middle[up]), ha="center", va="center", weight="bold")
         _orient(ax, fitted.translation.scaling.geography)

@@ -268,7 +268,7 @@ class SpaceTimeGP(Options):
         levels = check_levels(np.atleast_1d(quantiles)).tolist()
         fitted = self._any_learned()
         roles = fitted.roles
-        times = future_times(fitted.translation.clock, fitted.posterior.times, horizon)
+        times = future_times(fitted.translation.clock, fitted.times, horizon)
         if self._several and at is None:
             at = _frame(station_columns(fitted, stations(fitted)))
         if at is not None:

@@ -31,6 +31,11 @@ def cut_up(table):
     return weft.SpaceTimeGP(**ARGUMENTS, regions=4).fit(table[:220])
 
 
+def test_a_sum_over_several_regions_says_that_it_was_drawn(table, cut_up):
+    assert cut_up.aggregate(table[:60])["uncertainty"].item() == "sampled"
+    assert cut_up.aggregate(table[:1])["uncertainty"].item() == "exact"
+
+
 def test_regions_asked_for_answer_nearly_as_one_model_does(table, cut_up):
     whole = weft.SpaceTimeGP(**ARGUMENTS, regions=None, pseudo_points=None, kernel=cut_up.model_.kernel).set_params(
         likelihood=cut_up.model_.likelihood, max_iterations=0

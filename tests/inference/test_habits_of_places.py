@@ -6,6 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
+from weft.inference.habits.base import place_numbers
 from weft.inference.habits.noise import Noise, find_noise
 from weft.inference.habits.shift import Shift, find_shift
 from weft.inference.with_habits import PosteriorWithHabits, field_model, tell, with_habits
@@ -200,3 +201,10 @@ def test_habits_come_back_from_a_file(small, tmp_path):
     assert_array_equal(loaded.predict(times, places).variance, posterior.predict(times, places).variance)
     assert_array_equal(loaded.marginals(times, places), posterior.marginals(times, places))
     assert [own.name for own in loaded.habits()] == ["shift", "noise"]
+
+
+def test_a_place_that_lost_its_last_digits_is_still_the_same():
+    known = np.array([[100.1, -3.2], [7.0, 8.0], [0.1, 0.2]])
+    asked = np.array([[7.0 + 1e-10, 8.0], [0.1, 0.2], [100.1, -3.2001]])
+    assert place_numbers(known, asked).tolist() == [1, 2, -1]
+    assert place_numbers(np.empty((0, 2)), asked).tolist() == [-1, -1, -1]

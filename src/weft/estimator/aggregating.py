@@ -93,8 +93,7 @@ def aggregate(fitted: Fitted, table: Table, asked: Asked, compare: Sequence[Any]
             _say_what_common_stations_say(
                 fitted, rows, each, float(answer["mean"][number]), float(answer["sd"][number])
             )
-    answer["rows"] = [len(each.rows) for each in sums]
-    answer["uncertainty"] = "exact" if _is_exact(fitted) else "sampled"
+    answer.insert(len(answer.columns) - 1, "rows", [len(each.rows) for each in sums])
     made = frame_of_kind(answer, table.kind)
     if table.kind in ("pandas", "xarray"):
         made.attrs["of"] = asked.of
@@ -264,12 +263,12 @@ def _is_exact(fitted: Fitted) -> bool:
     return fitted.translation.target.transform.name == "identity" and isinstance(fitted.model.likelihood, Gaussian)
 
 
-def _answers(
-    fitted: Fitted, rows: Measurements, sums: list[_Sum], asked: Asked
-) -> dict[str, Float[np.ndarray, " sum"]]:
+def _answers(fitted: Fitted, rows: Measurements, sums: list[_Sum], asked: Asked) -> dict[str, Any]:
+    """Mean, deviation, quantiles, and where the uncertainty is from; a sum over several regions has that of draws."""
     levels = np.asarray(asked.levels)
     mean, sd = np.empty(len(sums)), np.empty(len(sums))
     quantiles = np.empty((len(sums), len(levels)))
+    uncertainty = np.full(len(sums), "sampled")
     for chunk in _chunks(sums):
         chosen = np.unique(np.concatenate([sums[k].rows for k in chunk]))
         matrix = np.zeros((len(chunk), len(chosen)))
@@ -279,12 +278,15 @@ def _answers(
         if _is_exact(fitted):
             mean[chunk], sd[chunk] = _exact(fitted, some, matrix, asked.of)
             quantiles[chunk] = mean[chunk, None] + sd[chunk, None] * special.ndtri(levels)
+            if fitted.posterior.is_exact_over(fitted.translation.times(some), fitted.translation.places(some)):
+                uncertainty[chunk] = "exact"
         else:
             drawn = _drawn(fitted, some, matrix, asked)
             mean[chunk] = matrix @ _expected(fitted, some, asked.of)
             sd[chunk] = drawn.std(axis=0, ddof=1)
             quantiles[chunk] = np.quantile(drawn, levels, axis=0).T
-    return {"mean": mean, "sd": sd} | {quantile_name(level): quantiles[:, k] for k, level in enumerate(asked.levels)}
+    named = {quantile_name(level): quantiles[:, k] for k, level in enumerate(asked.levels)}
+    return {"mean": mean, "sd": sd, **named, "uncertainty": uncertainty}
 
 
 def _chunks(sums: list[_Sum]) -> Iterator[Int[np.ndarray, " some"]]:

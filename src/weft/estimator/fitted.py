@@ -17,7 +17,7 @@ from weft.estimator.summary import describe_components, describe_noise, summary_
 from weft.estimator.translation import Translation
 from weft.inference.merge import concatenate_observations
 from weft.inference.posterior import Posterior
-from weft.inference.prediction import Prediction
+from weft.inference.prediction import IDENTITY, Marginals, Prediction
 from weft.likelihoods import RowExtras
 from weft.model import Model
 
@@ -46,6 +46,12 @@ class Fitted:
     @property
     def model(self) -> Model:
         return self.posterior.model
+
+    @property
+    def times(self) -> Float[np.ndarray, " time"]:
+        """The times seen, as rows are dated; the posterior's own are those that shifts of places make of them."""
+        batches = self.posterior.batches
+        return np.unique(np.concatenate([batch.times for batch in batches])) if batches else self.posterior.times
 
     @property
     def batches(self) -> tuple[Observations, ...]:
@@ -212,13 +218,22 @@ class Fitted:
     def summary(self, units: str | None) -> str:
         header = (
             f"SpaceTimeGP of {self.roles.target!r}: {self.num_rows:,} rows ({self.num_missing:,} without a value), "
-            f"{len(self.posterior.times):,} times; {'converged' if self.converged else 'not converged'}"
+            f"{len(self.times):,} times; {'converged' if self.converged else 'not converged'}"
         )
         noise = describe_noise(self.model, self.translation)
+        if any(habit.name == "noise" for habit in self.posterior.habits()):
+            noise = self._usual_noise()
         if self.translation.target.transform.name != "identity":
             # Deviations are then of the transformed target, which has no units to speak of.
             units = None
         return summary_text(header, self.components(), noise, self.effects(), units)
+
+    def _usual_noise(self) -> float:
+        """The deviation of the noise at the median place, where each has its own."""
+        places = self.seen_places()
+        emission = self.posterior.emission(np.full(len(places), self.times[0]), places, RowExtras())
+        still = Marginals(np.zeros(len(places)), np.zeros(len(places)))
+        return float(np.median(emission.observed(still).moments(IDENTITY)[1])) * self.translation.target.scale
 
     def _seen(self) -> Sheet:
         """The rows seen so far, in the target's own units."""

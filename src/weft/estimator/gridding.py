@@ -28,7 +28,7 @@ def make_grid(fitted: Fitted, step: Any, times: Any, terrain: Any, *, land_only:
 
     roles, clock = fitted.roles, fitted.translation.clock
     axes = _axes(fitted, step)
-    when = fitted.posterior.times[-1:] if times is None else read_times(clock, times, roles.time)
+    when = fitted.times[-1:] if times is None else read_times(clock, times, roles.time)
     num_points = int(np.prod([len(points) for points in axes.values()])) * len(when)
     if num_points > _MOST_POINTS:
         raise ValueError(f"a step of {step!r} makes {num_points:,} points; choose a wider one, or fewer times")

@@ -43,7 +43,7 @@ def suggest(fitted: Fitted, at: Any, num: int, time: Any) -> "pd.DataFrame":
         raise ValueError(f"{len(kept):,} places are too many to choose from; give at most {_MOST_PLACES:,}")
     if num > len(kept):
         raise ValueError(f"num is {num}, and there are {len(kept)} places to choose from")
-    when = fitted.posterior.times[-1:] if time is None else read_times(clock, time, roles.time)[:1]
+    when = fitted.times[-1:] if time is None else read_times(clock, time, roles.time)[:1]
     times = np.full(len(kept), when[0])
     rows = Measurements(
         time=Times(clock.restore(times)),

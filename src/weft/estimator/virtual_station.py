@@ -27,7 +27,7 @@ def rows_at(fitted: Fitted, place: Mapping[str, Any], times: Any) -> "pd.DataFra
     unknown = [name for name in place if name not in wanted]
     if unknown:
         raise ValueError(f"a point needs {', '.join(wanted)}, and knows no {unknown[0]!r}")
-    when = fitted.posterior.times if times is None else read_times(clock, times, roles.time)
+    when = fitted.times if times is None else read_times(clock, times, roles.time)
     known: dict[str, Any] = {name: place[name] for name in roles.categories}
     for name in wanted:
         if name in known:

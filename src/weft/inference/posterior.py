@@ -108,6 +108,10 @@ class Posterior(abc.ABC):
         No covariance over the rows is built, so a regional mean over years of days costs one pass.
         """
 
+    def is_exact_over(self, times: ArrayLike, places: ArrayLike) -> bool:
+        """Whether a joint answer over these rows needs no draws."""
+        return True
+
     @abc.abstractmethod
     def sample(
         self, times: ArrayLike, places: ArrayLike, *, num: int = 1, seed: int = 0

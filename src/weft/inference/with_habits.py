@@ -132,6 +132,10 @@ class PosteriorWithHabits(Posterior):
         shape = weights.shape[:-1]
         return Marginals(mean + more.reshape(shape), variance + np.diagonal(covariance).reshape(shape))
 
+    def is_exact_over(self, times: ArrayLike, places: ArrayLike) -> bool:
+        _, places, asked = self._asked(times, places)
+        return self._field.is_exact_over(asked, places)
+
     def sample(
         self, times: ArrayLike, places: ArrayLike, *, num: int = 1, seed: int = 0
     ) -> Float[np.ndarray, "draw query"]:

@@ -106,7 +106,7 @@ def fitted_record(gp: SpaceTimeGP) -> dict[str, Any]:
         "target": gp.target,
         "num_rows": gp.num_rows_,
         "num_missing": gp.num_missing_,
-        "num_times": len(gp.posterior_.times),
+        "num_times": len(gp.fitted_.times),
         "log_evidence": result.log_evidence,
         "converged": result.converged,
         "message": result.message,

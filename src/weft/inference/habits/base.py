@@ -7,6 +7,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.spatial import cKDTree
 
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
@@ -14,6 +15,9 @@ from weft.data.schema import Schema
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Emission, Marginals
 from weft.model import Model
+
+# Places nearer than this are one: a tenth of a millimetre in kilometres.
+_SAME_PLACE = 1e-7
 
 Times = Float[np.ndarray, " query"]
 Places = Float[np.ndarray, "query dim"]
@@ -109,9 +113,19 @@ class Finder(Protocol):
 
 
 def place_numbers(known: Float[np.ndarray, "place dim"], places: Places) -> Int[np.ndarray, " query"]:
-    """Which of the known places each is, -1 for none of them; further columns (covariates) do not matter."""
-    together = np.concatenate([known, places[:, : known.shape[1]]])
+    """Which of the known places each is, -1 for none of them; further columns (covariates) do not matter.
+
+    Those nearer than a tenth of a millimetre (where columns are in kilometres) are the same: coordinates that went through a file, or
+    through another unit and back, have lost their last digits.
+    """
+    asked = places[:, : known.shape[1]]
+    together = np.concatenate([known, asked])
     _, number = distinct_places(together)
     found = np.full(int(number.max(initial=-1)) + 1, -1)
     found[number[: len(known)]] = np.arange(len(known))
-    return found[number[len(known) :]]
+    which = found[number[len(known) :]]
+    unknown = np.flatnonzero(which < 0)
+    if len(unknown) and len(known):
+        apart, nearest = cKDTree(known).query(asked[unknown], distance_upper_bound=_SAME_PLACE)
+        which[unknown] = np.where(np.isfinite(apart), nearest, -1)
+    return which
