@@ -60,6 +60,7 @@ def test_doctor_says_what_is_not_well(run: Run, monkeypatch: pytest.MonkeyPatch)
     assert "PROBLEM: engine scan is off by 1.0e-03 of the right answer" in outcome.out
 
 
+@pytest.mark.skipif(not extras.is_installed("reproduce"), reason="the paper's experiments need an extra")
 def test_reproduce_lists_experiments(run: Run) -> None:
     from weft_experiments import EXPERIMENTS
 

@@ -18,6 +18,7 @@ from weft.data.atomic import check_output, whole_file, whole_folder
 from weft.data.clock import learn_clock
 from weft.data.files import file_kind, read_table, write_pieces, write_table
 from weft.data.tables import as_table, numbers
+from weft.extras import is_installed
 
 TABLES = ["t.csv", "t.csv.gz", "t.parquet", "t.nc", "t.zarr"]
 
@@ -219,7 +220,10 @@ def test_classic_netcdf_and_grids_as_rows(tmp_path):
         ("t.parquet", b"not parquet at all", ValueError, "not a parquet file"),
         ("t.nc", b"not NetCDF at all", ValueError, "not a NetCDF file"),
         ("t.zarr", None, ValueError, "not a Zarr store"),
-        ("t.xlsx", b"PK", ValueError, "not an Excel workbook"),
+        pytest.param(
+            *("t.xlsx", b"PK", ValueError, "not an Excel workbook"),
+            marks=pytest.mark.skipif(not is_installed("excel"), reason="Excel workbooks need an extra"),
+        ),
         ("t.doc", b"PK", ValueError, r"must end in \.csv"),
     ],
 )

@@ -4,7 +4,7 @@
 import pytest
 
 import weft
-from tests.trust.random_models import BOUNDS, LIKELIHOODS, NUM_STRUCTURES, structure, worst_of
+from tests.trust.random_models import BOUNDS, LIKELIHOODS, NUM_STRUCTURES, kinds_of, structure, worst_of
 
 # Each compiles its own programs: one in the plane, one on the sphere or a graph, one with a likelihood that is not Gaussian.
 STRUCTURES = (2, 9, 12)
@@ -14,30 +14,21 @@ EACH = 12
 @pytest.mark.parametrize("first", STRUCTURES)
 def test_random_models_are_right_to_the_bounds(first: int) -> None:
     numbers = [first + NUM_STRUCTURES * place for place in range(EACH)]
-    for noise, by_quantity in worst_of(numbers).items():
+    for kind, by_quantity in worst_of(numbers).items():
         for quantity, worst in by_quantity.items():
-            bound = BOUNDS[noise][quantity]
+            bound = BOUNDS[kind][quantity]
             assert worst.error <= bound, f"{quantity} of model {worst.model}: {worst.error:.1e}, bound {bound:.0e}"
 
 
 def test_structures_differ_in_what_they_may_differ_in() -> None:
     all_of_them = [structure(number) for number in range(NUM_STRUCTURES)]
-    kinds: set[str] = set()
-
-    def collect(kernel) -> None:
-        kinds.add(kernel.kind)
-        for part in kernel.parts:
-            collect(part)
-
-    for one in all_of_them:
-        for component in one.components:
-            collect(component.space)
-            collect(component.time)
-    assert kinds == {
+    components = [component for one in all_of_them for component in one.components]
+    kernels = [kernel for component in components for kernel in (component.space, component.time)]
+    assert set().union(*map(kinds_of, kernels)) == {
         *("eq", "matern12", "matern32", "matern52", "matern72", "rational quadratic", "periodic", "cosine", "constant"),
         *("linear", "wiener", "sum", "product", "scaled", "columns", "sphere", "graph"),
     }
-    assert {component.basis for one in all_of_them for component in one.components} == {"pseudo", "all", "waves", "own"}
+    assert {component.basis for component in components} == {"pseudo", "all", "waves", "own"}
     assert {one.power for one in all_of_them} == {0.0, 0.5, 1.0}
     assert {one.likelihood for one in all_of_them} == {"gaussian", *LIKELIHOODS}
     public = [getattr(weft, name) for name in weft.__all__]

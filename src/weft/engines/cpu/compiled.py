@@ -119,9 +119,12 @@ class _Notice(Listener):
 
 
 def source_digest() -> str:
-    """Changes with any line of a kernel: numba alone would miss a change in a function called from another file."""
+    """Changes with any line of a kernel: numba alone would miss a change in a function called from another file.
+
+    And with numba's version: of two environments on one machine each would throw away what the other has compiled.
+    """
     sources = (pathlib.Path(__file__).with_name(f"{name}.py").read_bytes() for name in KERNEL_FILES)
-    return hashlib.sha256(b"".join(sources)).hexdigest()[:16]
+    return hashlib.sha256(b"".join([numba.__version__.encode(), *sources])).hexdigest()[:16]
 
 
 def cache_folder() -> pathlib.Path | None:
