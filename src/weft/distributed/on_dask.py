@@ -28,7 +28,11 @@ class OnDask(Executor):
         return self._submit(_unwrap, _Piece(piece))
 
     def map(
-        self, function: Callable[..., Answer], *columns: Sequence[Any], names: Sequence[str] | None = None
+        self,
+        function: Callable[..., Answer],
+        *columns: Sequence[Any],
+        names: Sequence[str] | None = None,
+        again: bool = False,
     ) -> list[Answer]:
         from distributed import KilledWorker
 

@@ -42,7 +42,11 @@ class Processes(Executor):
         return _Spilled(path)
 
     def map(
-        self, function: Callable[..., Answer], *columns: Sequence[Any], names: Sequence[str] | None = None
+        self,
+        function: Callable[..., Answer],
+        *columns: Sequence[Any],
+        names: Sequence[str] | None = None,
+        again: bool = False,
     ) -> list[Answer]:
         tasks = list(zip(*columns, strict=True))
         names = names_for(names, len(tasks))

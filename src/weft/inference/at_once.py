@@ -14,8 +14,10 @@ __all__ = ["at_once"]
 Answer = TypeVar("Answer")
 
 
-def at_once(function: Callable[[int], Answer], count: int, workers: int | None = None) -> list[Answer]:
-    """`function` of each number, in order, on as many threads; the first runs alone, for it compiles for all."""
+def at_once(
+    function: Callable[[int], Answer], count: int, workers: int | None = None, *, again: bool = False
+) -> list[Answer]:
+    """`function` of each number, in order, on as many threads; the first runs alone, for it compiles for all, unless that is done."""
     workers = num_processors() if workers is None else workers
     if count == 0:
         return []
@@ -26,8 +28,9 @@ def at_once(function: Callable[[int], Answer], count: int, workers: int | None =
             return jax.block_until_ready(function(number))
 
     with single_blas_thread():
-        first = ready(0)
-        if workers == 1 or count == 1:
-            return [first, *(ready(number) for number in range(1, count))]
+        alone = count if workers == 1 else 0 if again else 1
+        before = [ready(number) for number in range(alone)]
+        if alone >= count:
+            return before
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            return [first, *pool.map(ready, range(1, count))]
+            return [*before, *pool.map(ready, range(alone, count))]

@@ -32,11 +32,16 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def map(
-        self, function: Callable[..., Answer], *columns: Sequence[Any], names: Sequence[str] | None = None
+        self,
+        function: Callable[..., Answer],
+        *columns: Sequence[Any],
+        names: Sequence[str] | None = None,
+        again: bool = False,
     ) -> list[Answer]:
         """`function` of the first entry of every column, of the second, and so on; columns may have what `hold` gave.
 
         `function` is a function of a module, or a `functools.partial` of one. `names` are what tasks are called where one fails.
+        `again` says that the same was done before with other numbers, so that nothing is left to compile.
         """
 
 
@@ -55,10 +60,14 @@ class Threads(Executor):
         return piece
 
     def map(
-        self, function: Callable[..., Answer], *columns: Sequence[Any], names: Sequence[str] | None = None
+        self,
+        function: Callable[..., Answer],
+        *columns: Sequence[Any],
+        names: Sequence[str] | None = None,
+        again: bool = False,
     ) -> list[Answer]:
         tasks = list(zip(*columns, strict=True))
-        return at_once(lambda number: function(*tasks[number]), len(tasks), self.count)
+        return at_once(lambda number: function(*tasks[number]), len(tasks), self.count, again=again)
 
 
 _HERE = Threads()

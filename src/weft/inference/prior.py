@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from weft.arrays import AnyArray
 from weft.data.observations import Observations
+from weft.kernels.base import Kernel
 from weft.kernels.separable import Separable
 from weft.model import Model
 from weft.state_space.basis import Reduced, Reduction, reduce_space
@@ -127,7 +128,7 @@ def unexplained_variance(
     place_of_row: Int[AnyArray, " row"],
 ) -> Float[Array, " row"]:
     """k_time(t, t) times the unexplained spatial variance of each row, summed over components."""
-    by_time = jnp.stack([time_variances(component, times) for component in components], axis=1)
+    by_time = jnp.stack([time_variances(component.time, times) for component in components], axis=1)
     return jnp.sum(by_time[time_of_row] * features.unexplained[place_of_row], axis=1)
 
 
@@ -154,14 +155,15 @@ def make_chain(components: tuple[Separable, ...], num_pseudo: tuple[int, ...], g
     """The chain of [eqn:lgssm-sum-separable], whitened: its noise acts on each pseudo-point independently."""
     return Chain(
         components=tuple(
-            component_chain(component, pseudo, grid) for component, pseudo in zip(components, num_pseudo, strict=True)
+            component_chain(component.time, pseudo, grid)
+            for component, pseudo in zip(components, num_pseudo, strict=True)
         ),
         step_number=grid.step_number,
     )
 
 
-def component_chain(component: Separable, num_pseudo: int, grid: TimeGrid) -> ComponentChain:
-    form = component.time.state_space()
+def component_chain(time: Kernel, num_pseudo: int, grid: TimeGrid) -> ComponentChain:
+    form = time.state_space()
     steps = jnp.asarray(grid.steps)
     return ComponentChain(
         transition=jax.vmap(form.transition)(steps),
@@ -173,9 +175,9 @@ def component_chain(component: Separable, num_pseudo: int, grid: TimeGrid) -> Co
     )
 
 
-def time_variances(component: Separable, times: Float[AnyArray, " time"]) -> Float[Array, " time"]:
-    """Variance of the component's time process at each time, by its state-space form (which may approximate its kernel)."""
-    form = component.time.state_space()
+def time_variances(kernel: Kernel, times: Float[AnyArray, " time"]) -> Float[Array, " time"]:
+    """Variance of a component's time process at each time, by its state-space form (which may approximate its kernel)."""
+    form = kernel.state_space()
 
     def variance(time: Float[Array, ""]) -> Float[Array, ""]:
         return form.readout @ form.covariance(time) @ form.readout
@@ -194,7 +196,7 @@ def time_variances_at(model: Model, times: Float[np.ndarray, " time"]) -> Float[
 
 @eqx.filter_jit
 def _time_variances_at(model: Model, times: Float[AnyArray, " time"]) -> Float[Array, "time component"]:
-    return jnp.stack([time_variances(component, times) for component in model.components], axis=1)
+    return jnp.stack([time_variances(component.time, times) for component in model.components], axis=1)
 
 
 @eqx.filter_jit
@@ -208,7 +210,7 @@ def signal_variances(
     """Prior variance of f at each row: the scale that its noise is small or large beside."""
     parts = [
         (component.variance * component.space.variances(jnp.asarray(places)))[place_of_row]
-        * time_variances(component, times)[time_of_row]
+        * time_variances(component.time, times)[time_of_row]
         for component in model.components
     ]
     return jnp.sum(jnp.stack(parts), axis=0)

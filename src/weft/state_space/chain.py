@@ -15,12 +15,12 @@ from weft.data.layout import Layout
 
 
 class ComponentChain(eqx.Module):
-    """The chain of one component; matrices are held once per *distinct* step between times."""
+    """The chain of one component, or several of one shape; matrices are held once per *distinct* step between times."""
 
-    transition: Float[AnyArray, "step latent latent"]
-    process_noise: Float[AnyArray, "step latent latent"]
-    initial: Float[AnyArray, "latent latent"]
-    readout: Float[AnyArray, " latent"]
+    transition: Float[AnyArray, "*several step latent latent"]
+    process_noise: Float[AnyArray, "*several step latent latent"]
+    initial: Float[AnyArray, "*several latent latent"]
+    readout: Float[AnyArray, "*several latent"]
     num_pseudo: int = eqx.field(static=True)
     # Signs that turn the chain around in time (see StateSpace.reversal); None if it is not stationary.
     reversal: tuple[float, ...] | None = eqx.field(static=True)

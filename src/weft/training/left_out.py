@@ -4,10 +4,14 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from weft.arrays import AnyArray
 from weft.data.observations import Observations
+from weft.kernels import Kernel
 from weft.likelihoods import Gaussian
 from weft.model import Model
 
@@ -29,32 +33,40 @@ def leave_out(model: Model, blocks: Sequence[Observations]) -> LeftOut:
     With K the covariance of a block, rows g left out together have the error ((K^-1)_gg)^-1 (K^-1 y)_g and the
     covariance ((K^-1)_gg)^-1: one inverse serves all of them (Dubrule 1983).
     """
-    found = [_leave_out(model, block) for block in blocks]
+    num_times, num_places = max(len(block.times) for block in blocks), max(len(block.places) for block in blocks)
+    found = [_leave_out(block, _covariance(model, block, num_times, num_places)) for block in blocks]
     return LeftOut(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
 
 
-def _leave_out(model: Model, block: Observations) -> LeftOut:
-    precision = np.linalg.inv(_covariance(model, block))
+def _leave_out(block: Observations, covariance: Float[np.ndarray, "row row"]) -> LeftOut:
+    precision = np.linalg.inv(covariance)
     solved = precision @ np.asarray(block.values)
     own, place = np.diagonal(precision), np.asarray(block.grouping.place_of_row)
     error, variance = solved / own, 1 / own
     place_error, place_variance = error.copy(), variance.copy()
     for number in np.flatnonzero(np.bincount(place) > 1):
         members = np.flatnonzero(place == number)
-        covariance = np.linalg.inv(precision[np.ix_(members, members)])
-        place_error[members] = covariance @ solved[members]
-        place_variance[members] = np.diagonal(covariance)
+        together = np.linalg.inv(precision[np.ix_(members, members)])
+        place_error[members] = together @ solved[members]
+        place_variance[members] = np.diagonal(together)
     return LeftOut(error, np.sqrt(variance), place_error, np.sqrt(place_variance))
 
 
-def _covariance(model: Model, block: Observations) -> Float[np.ndarray, "row row"]:
-    """Of the values of a block."""
+def _covariance(model: Model, block: Observations, num_times: int, num_places: int) -> Float[np.ndarray, "row row"]:
+    """Of the values of a block; kernels are compiled once for blocks of up to so many times and places."""
     assert isinstance(model.likelihood, Gaussian)
     time, place = np.asarray(block.grouping.time_of_row), np.asarray(block.grouping.place_of_row)
+    times = np.pad(block.times, (0, num_times - len(block.times)), mode="edge")[:, None]
+    places = np.pad(block.places, ((0, num_places - len(block.places)), (0, 0)), mode="edge")
     own = 0.0 if block.noise_variance is None else np.asarray(block.noise_variance)
     whole = np.diag(np.full(block.num_rows, float(model.likelihood.variance)) + own)
     for component in model.components:
-        along = float(component.variance) * np.asarray(component.time(block.times))
-        across = np.asarray(component.space(block.places))
+        along = float(component.variance) * np.asarray(_matrix(component.time, times))
+        across = np.asarray(_matrix(component.space, places))
         whole += along[np.ix_(time, time)] * across[np.ix_(place, place)]
     return whole
+
+
+@eqx.filter_jit
+def _matrix(kernel: Kernel, points: Float[AnyArray, "point dim"]) -> Float[Array, "point point"]:
+    return jnp.asarray(kernel(points))

@@ -108,14 +108,14 @@ def name_of(path: Path) -> str:
     return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
-def _follow(node: Any, path: Path) -> Any:
+def follow(node: Any, path: Path) -> Any:
     for step in path:
         node = node[step] if isinstance(step, int) else getattr(node, step)
     return node
 
 
 def _value(node: Any, path: Path) -> np.ndarray:
-    return np.asarray(_follow(node, path), dtype=np.float64)
+    return np.asarray(follow(node, path), dtype=np.float64)
 
 
 def matching(pattern: str, names: Sequence[str]) -> list[str]:
@@ -164,7 +164,7 @@ class ParameterSpace(eqx.Module):
 
     def place(self, model: Model, point: Float[AnyArray, " free"]) -> Model:
         """`model` with its free numbers at `point`; differentiable."""
-        parts = [jnp.reshape(jnp.asarray(_follow(model, path), dtype=jnp.float64), -1) for path in self.paths]
+        parts = [jnp.reshape(jnp.asarray(follow(model, path), dtype=jnp.float64), -1) for path in self.paths]
         numbers = jnp.concatenate(parts).at[self.free].set(to_interval(point, self.lower, self.upper, self.scale))
         ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
         values = [
@@ -176,6 +176,10 @@ class ParameterSpace(eqx.Module):
         """The same with NumPy arrays: what a user gets."""
         placed = self.place(model, point)
         return replace(model, self.paths, [as_float64(_value(placed, path)) for path in self.paths])
+
+    def steepness(self, point: Float[np.ndarray, " free"]) -> Float[np.ndarray, " free"]:
+        """How fast each free number moves with its image on the real line."""
+        return np.asarray(_steepness(jnp.asarray(point), self))
 
     def values(self, model: Model) -> dict[str, np.ndarray]:
         return {name: _value(model, path) for name, path in zip(self.names, self.paths, strict=True)}
@@ -191,8 +195,16 @@ class ParameterSpace(eqx.Module):
         return [self.names[i] for i in np.unique(np.searchsorted(ends, pressed, side="right"))]
 
 
+@eqx.filter_jit
+def _steepness(point: Float[Array, " free"], space: ParameterSpace) -> Float[Array, " free"]:
+    def numbers(point: Float[Array, " free"]) -> Float[Array, " free"]:
+        return to_interval(point, space.lower, space.upper, space.scale)
+
+    return jax.jvp(numbers, (point,), (jnp.ones(space.size),))[1]
+
+
 def replace(model: Model, paths: Sequence[Path], values: Sequence[Any]) -> Model:
-    return eqx.tree_at(lambda tree: [_follow(tree, path) for path in paths], model, list(values))
+    return eqx.tree_at(lambda tree: [follow(tree, path) for path in paths], model, list(values))
 
 
 def make_space(
@@ -317,8 +329,25 @@ def log_prior(model: Model, priors: Sequence[tuple[Path, Prior]]) -> Float[Array
     """Sum of the priors' log densities at the parameters' own values (not at their images on the real line)."""
     total = jnp.zeros(())
     for path, prior in priors:
-        total = total + jnp.sum(prior(jnp.asarray(_follow(model, path))))
+        total = total + jnp.sum(prior(jnp.asarray(follow(model, path))))
     return total
+
+
+def log_prior_and_slopes(
+    space: ParameterSpace, model: Model, priors: Sequence[tuple[Path, Prior]]
+) -> tuple[float, Float[np.ndarray, " free"]]:
+    """The same with its slopes in the free numbers; each prior is compiled by itself, so that models share them."""
+    total, slopes = 0.0, {path: np.zeros(np.shape(follow(model, path))) for path in space.paths}
+    for path, prior in priors:
+        value, slope = _prior_and_slope(prior, jnp.asarray(follow(model, path)))
+        total += float(value)
+        slopes[path] = slopes[path] + np.asarray(slope)
+    return total, np.concatenate([slopes[path].reshape(-1) for path in space.paths])[space.free]
+
+
+@eqx.filter_jit
+def _prior_and_slope(prior: Prior, value: Float[Array, "..."]) -> tuple[Float[Array, ""], Float[Array, "..."]]:
+    return jax.value_and_grad(lambda value: jnp.sum(prior(value)))(value)
 
 
 def prior_terms(priors: Mapping[str, Prior], space: ParameterSpace, model: Model) -> tuple[tuple[Path, Prior], ...]:

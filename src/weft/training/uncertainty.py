@@ -5,13 +5,11 @@ With H the curvature of the objective and J the variance of its slope, which ind
 H^-1 J H^-1. It does not take the blocks' model to be right, as H^-1 alone would.
 """
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from weft.training.composite import CompositeObjective
-from weft.training.parameters import ParameterSpace, to_interval
+from weft.training.parameters import ParameterSpace
 
 __all__ = ["sandwich", "standard_errors"]
 
@@ -40,13 +38,8 @@ def standard_errors(
     space: ParameterSpace, point: Float[np.ndarray, " free"], covariance: Float[np.ndarray, "free free"]
 ) -> dict[str, np.ndarray]:
     """Of each parameter on its own scale, by the slope of the map from the real line; NaN where a number is not free."""
-
-    def values(free: Float[Array, " free"]) -> Float[Array, " free"]:
-        return to_interval(free, space.lower, space.upper, space.scale)
-
-    _, slope = jax.jvp(values, (jnp.asarray(point),), (jnp.ones(len(point)),))
     sizes = [int(np.prod(shape)) for shape in space.shapes]
     whole = np.full(sum(sizes), np.nan)
-    whole[np.asarray(space.free)] = np.abs(np.asarray(slope)) * np.sqrt(np.diagonal(covariance))
+    whole[np.asarray(space.free)] = np.abs(space.steepness(point)) * np.sqrt(np.diagonal(covariance))
     parts = np.split(whole, np.cumsum(sizes)[:-1])
     return {name: part.reshape(shape) for name, part, shape in zip(space.names, parts, space.shapes, strict=True)}
