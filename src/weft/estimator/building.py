@@ -35,7 +35,7 @@ from weft.model import ConstantMean, Model
 from weft.training.parameters import Prior
 from weft.training.selection import Draft, Trial
 
-__all__ = ["COVARIATES", "Start", "build_start", "improve_start"]
+__all__ = ["COVARIATES", "Start", "build_start", "improve_start", "with_pseudo_points"]
 
 COVARIATES = "covariates"
 # Prior variance of a slope, per deviation of the covariate and of the target.
@@ -72,10 +72,8 @@ def build_start(
     likelihood: Likelihood,
     likelihood_setting: Any,
     seasonality: Any,
-    pseudo_points: Any,
-    seed: int,
 ) -> Start:
-    """From settings to a model scaled to `data`.
+    """From settings to a model scaled to `data`, in which nothing stands for places but themselves.
 
     `alike` are the columns of space that are directions of one map; `categories` have the last columns of places;
     `slopes` are the columns of covariates whose slopes vary in space, by name.
@@ -120,21 +118,26 @@ def build_start(
     first = start_likelihood(likelihood, likelihood_setting, shares)
     # A standardised target has mean zero; a log rate or a logit has not.
     mean = None if is_standardised(likelihood) else ConstantMean(variance_of_mean(f, shares))
-    whole = SumSeparable(own)
-    points = choose_pseudo_points(pseudo_points, data, num_space, whole, seed=seed)
-    return Start(Model(whole, first, points, mean), tuple(frozen), priors_for(named, scales), tuple(names))
+    return Start(Model(SumSeparable(own), first, None, mean), tuple(frozen), priors_for(named, scales), tuple(names))
+
+
+def with_pseudo_points(start: Start, setting: Any, data: Observations, num_space: int, *, seed: int) -> Start:
+    """The same with what the one setting makes of the places of `data`."""
+    model = start.model
+    assert isinstance(model.kernel, SumSeparable)
+    points = choose_pseudo_points(setting, data, num_space, model.kernel, seed=seed)
+    return start._replace(model=Model(model.kernel, model.likelihood, points, model.mean))
 
 
 def improve_start(
     start: Start, data: Observations, *, num_space: int, alike: Sequence[int], clock: Clock, seed: int
 ) -> Start:
-    """The same with what small blocks of `data` ask for; nothing stands for places but themselves."""
-    exact = Model(start.model.kernel, start.model.likelihood, None, start.model.mean)
+    """The same with what small blocks of `data` ask for."""
     step = median_step(data.times)
     periods = {name: PERIODS[name] / UNIT_SECONDS[clock.unit] for name in PERIODS if clock.unit in UNIT_SECONDS}
     usable = {name: period for name, period in periods.items() if period >= 2 * step and name not in start.names}
     draft, trials = choose_components(
-        Draft(exact, start.names, start.frozen, start.priors),
+        Draft(start.model, start.names, start.frozen, start.priors),
         data,
         num_space,
         scales_of(data, num_space, alike),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from weft.data.observations import Observations, take_rows
 from weft.data.places import distinct_places
@@ -62,15 +62,18 @@ def tails_of_places(
     rest = take_rows(data, np.flatnonzero(~(hidden.alone | hidden.with_place)))
     seen = distinct_places(rest.places[:, :num_space])[0]
     left = with_habits(condition, rest, tuple(habit.only_at(seen) for habit in habits))
-    alone = learn_tails(_left_out(left, data, hidden.alone))
-    if not hidden.with_place.any():
-        return TailsOfPlaces(_places(data, num_space), alone, alone)
-    return TailsOfPlaces(_places(data, num_space), alone, learn_tails(_left_out(left, data, hidden.with_place)))
+    # Asked for together, since one pass over the rest answers for all.
+    alone, with_place = (np.flatnonzero(chosen)[: 2 * _MOST_ROWS] for chosen in hidden)
+    found = _left_out(left, data, np.concatenate([alone, with_place]))
+    first = learn_tails(LeftOut(*(array[:, : len(alone)] for array in found)))
+    if len(with_place) == 0:
+        return TailsOfPlaces(_places(data, num_space), first, first)
+    second = learn_tails(LeftOut(*(array[:, len(alone) :] for array in found)))
+    return TailsOfPlaces(_places(data, num_space), first, second)
 
 
-def _left_out(left: Posterior, data: Observations, chosen: Bool[np.ndarray, " row"]) -> LeftOut:
-    """The chosen rows as predicted without them, in each way they may be meant."""
-    rows = np.flatnonzero(chosen)[: 2 * _MOST_ROWS]
+def _left_out(left: Posterior, data: Observations, rows: Int[np.ndarray, " left"]) -> LeftOut:
+    """These rows as predicted without them, in each way they may be meant."""
     own = None if data.noise_variance is None else np.asarray(data.noise_variance)[rows]
     found = left.predict(data.row_times[rows], data.row_places[rows], noise_variance=own)
     emission = found.emission

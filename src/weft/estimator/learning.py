@@ -13,7 +13,7 @@ from weft.arrays import require_whole
 from weft.data.clock import Binning
 from weft.data.observations import Observations, take_rows
 from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
-from weft.estimator.building import Start, build_start, improve_start
+from weft.estimator.building import Start, build_start, improve_start, with_pseudo_points
 from weft.estimator.calibration import tails_of_places
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.components import AUTO
@@ -112,7 +112,9 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
         start, result, learned_from = _learned_small(settings, start, told, translation, options)
     else:
         # The bound over a whole series speaks for itself, here and when it is climbed again.
-        start = start._replace(priors={})
+        start = with_pseudo_points(
+            start._replace(priors={}), settings.pseudo_points, told, translation.num_space, seed=settings.seed
+        )
         result, learned_from = _learned_at_length(settings, start, told, options)
     result, posterior = answer_with_habits(
         settings, start, result, learned_from, data, dated, habits, translation.num_space
@@ -133,7 +135,7 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
 
 
 def start_for(settings: Options, translation: Translation, data: Observations) -> Start:
-    """The model that `settings` ask for, scaled to `data`."""
+    """The model that `settings` ask for, scaled to `data`; pseudo-points are placed where it is to have any."""
     return build_start(
         data,
         num_space=translation.num_space,
@@ -146,8 +148,6 @@ def start_for(settings: Options, translation: Translation, data: Observations) -
         likelihood=likelihood_from(settings.likelihood),
         likelihood_setting=settings.likelihood,
         seasonality=settings.seasonality,
-        pseudo_points=settings.pseudo_points,
-        seed=settings.seed,
     )
 
 
@@ -201,9 +201,7 @@ def _learned_small(
             clock=translation.clock,
             seed=settings.seed,
         )
-    exact = Model(start.model.kernel, start.model.likelihood, None, start.model.mean)
-    start = start._replace(model=exact)
-    blocks = small_parts(settings, exact, data)
+    blocks = small_parts(settings, start.model, data)
     return start, learn_from_parts(settings, start, blocks, data.num_rows, options), blocks
 
 

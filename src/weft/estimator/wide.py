@@ -31,6 +31,8 @@ logger = logging.getLogger("weft")
 # What pseudo-points may leave unexplained at the places of the data, by the noise variance, before regions take over: what they leave
 # is lost like noise, so a tenth of it costs as much as a tenth of the rows.
 MOST_UNEXPLAINED = 0.1
+# Of the budget of a pass: what one matrix over all rows may take, since regions of rows answer as well and take a tenth of it.
+MATRIX_SHARE = 0.125
 # Places whose unexplained variance is looked at.
 PLACES_LOOKED_AT = 2000
 
@@ -93,7 +95,7 @@ def check_regions(setting: Any) -> None:
 def _is_cheap(exact: Model, data: Observations) -> bool:
     """Whether a pass with every place a pseudo-point keeps to the budget."""
     work = exact_work(exact, len(data.places), data.grouping.layout)
-    by_matrix = work.by_matrix if data.num_rows <= DenseEngine().most_rows else np.inf
+    by_matrix = work.by_matrix / MATRIX_SHARE if data.num_rows <= DenseEngine().most_rows else np.inf
     searches = 1 if isinstance(exact.likelihood, Gaussian) else 8
     return searches * min(work.by_chain, by_matrix) <= PASS_WORK
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from weft.estimator.budget import work_of_model
+from weft.estimator.building import with_pseudo_points
 from weft.estimator.components import AUTO, NAMED
 from weft.estimator.learning import chosen_stretches, learns_small, small_parts, start_for
 from weft.estimator.precision import in_float64
@@ -50,13 +51,15 @@ def cost_of(prepared: Prepared) -> Cost:
     # Nothing is tried: with all that may be tried a fit takes longest.
     components = (*NAMED,) if options.kernel is None and options.components == AUTO else options.components
     start = start_for(dataclasses.replace(options, components=components), translation, data)
+    exact = start.model
+    start = with_pseudo_points(start, options.pseudo_points, data, translation.num_space, seed=options.seed)
     found = estimate(start.model, data, engine=options.engine)
     work = work_of_model(start.model, data)
     seconds = found.seconds_per_evaluation
     if learns_small(options, start.model, data, translation.num_space):
-        parts = small_parts(options, start.model, data)
+        parts = small_parts(options, exact, data)
         rows = sum(part.num_rows for part in parts)
-        part_work = sum(min(exact_work(start.model, len(part.places), part.grouping.layout)) for part in parts)
+        part_work = sum(min(exact_work(exact, len(part.places), part.grouping.layout)) for part in parts)
     else:
         chosen = chosen_stretches(options, work, data)
         used = np.ones(len(work), dtype=bool) if chosen is None else chosen.chosen

@@ -174,8 +174,12 @@ class ParameterSpace(eqx.Module):
 
     def place_numpy(self, model: Model, point: Float[np.ndarray, " free"]) -> Model:
         """The same with NumPy arrays: what a user gets."""
-        placed = self.place(model, point)
-        return replace(model, self.paths, [as_float64(_value(placed, path)) for path in self.paths])
+        numbers = self.flatten(model)
+        numbers[self.free] = np.asarray(_numbers(jnp.asarray(point), self))
+        parts = np.split(numbers, np.cumsum([int(np.prod(shape)) for shape in self.shapes])[:-1])
+        return replace(
+            model, self.paths, [as_float64(part.reshape(shape)) for part, shape in zip(parts, self.shapes, strict=True)]
+        )
 
     def steepness(self, point: Float[np.ndarray, " free"]) -> Float[np.ndarray, " free"]:
         """How fast each free number moves with its image on the real line."""
@@ -196,11 +200,13 @@ class ParameterSpace(eqx.Module):
 
 
 @eqx.filter_jit
-def _steepness(point: Float[Array, " free"], space: ParameterSpace) -> Float[Array, " free"]:
-    def numbers(point: Float[Array, " free"]) -> Float[Array, " free"]:
-        return to_interval(point, space.lower, space.upper, space.scale)
+def _numbers(point: Float[Array, " free"], space: ParameterSpace) -> Float[Array, " free"]:
+    return to_interval(point, space.lower, space.upper, space.scale)
 
-    return jax.jvp(numbers, (point,), (jnp.ones(space.size),))[1]
+
+@eqx.filter_jit
+def _steepness(point: Float[Array, " free"], space: ParameterSpace) -> Float[Array, " free"]:
+    return jax.jvp(lambda point: _numbers(point, space), (point,), (jnp.ones(space.size),))[1]
 
 
 def replace(model: Model, paths: Sequence[Path], values: Sequence[Any]) -> Model:
