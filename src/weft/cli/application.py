@@ -21,6 +21,7 @@ from weft.cli.aggregate import aggregate
 from weft.cli.audit import audit
 from weft.cli.check import check
 from weft.cli.compare import compare
+from weft.cli.compilations import keep_compilations
 from weft.cli.demo import demo
 from weft.cli.doctor import doctor
 from weft.cli.evaluate import evaluate
@@ -74,6 +75,7 @@ for place, (title, verbs) in enumerate(_VERBS.items()):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit status; standard error gets one sentence if it is not 0."""
+    keep_compilations()
     try:
         with _remarks_shown():
             status = app(
