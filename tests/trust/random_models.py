@@ -530,13 +530,27 @@ def worst_of(numbers: list[int]) -> dict[str, dict[str, Worst]]:
     return found
 
 
-_LARGE = {"evidence": 1e-9, "gradient": 1e-8, "mean": 1e-8, "variance": 1e-9, "covariance": 1e-9}
-# With power 1 and pseudo-points that leave nothing unexplained, as two of a cosine, the rounding of 1 - 1 is beside such noise.
-_LITTLE = {"evidence": 1e-4, "gradient": 1e-2, "mean": 1e-3, "variance": 1e-6, "covariance": 1e-6}
-# What holds of each quantity, by kind of noise; see `errors_of` for the units. Draws are the same in every run.
+def _with_the_rest(**bounds: float) -> dict[str, float]:
+    """Draws are the same in every run."""
+    return bounds | {
+        "covariance": bounds["variance"],
+        "update": bounds["mean"],
+        "aggregate": bounds["mean"],
+        "draws": 6.5,
+    }
+
+
+# What was expected of each quantity, by kind of noise, and what the models among the tests hold; see `errors_of` for the units.
+EXPECTED = {
+    "ordinary": _with_the_rest(evidence=1e-9, gradient=1e-8, mean=1e-8, variance=1e-10),
+    **dict.fromkeys(("small", "floored"), _with_the_rest(evidence=1e-6, gradient=1e-5, mean=1e-5, variance=1e-8)),
+}
+# What holds of all 2,000, set after they were seen: some exceed what was expected (247, 487, 1047, 799, 219, 1362, 407 and 126, and maybe
+# others, since only the worst are kept). Of 487 the last digit of a time moves the exact mean as much as weft is off; of the other seven
+# the last digits of all that is given move exact evidence and means by 1e-8 at most, so weft loses these. Where is not known yet.
 BOUNDS = {
-    kind: bounds | {"update": bounds["mean"], "aggregate": bounds["mean"], "draws": 6.5}
-    for kind, bounds in (("ordinary", _LARGE), ("small", _LITTLE), ("floored", _LITTLE))
+    "ordinary": _with_the_rest(evidence=1e-9, gradient=1e-7, mean=1e-8, variance=1e-9),
+    **dict.fromkeys(("small", "floored"), _with_the_rest(evidence=1e-4, gradient=1e-2, mean=1e-2, variance=1e-6)),
 }
 
 
@@ -557,7 +571,7 @@ def main() -> None:
         for kind, by_quantity in worst_of(numbers).items():
             kept = record["worst"].setdefault(kind, {})
             for quantity, one in by_quantity.items():
-                if not one.error <= BOUNDS[kind][quantity]:
+                if not one.error <= EXPECTED[kind][quantity]:
                     beyond.append(f"{quantity} of model {one.model} ({kind}): {one.error:.1e}")
                 if quantity not in kept or not one.error <= kept[quantity]["error"]:
                     kept[quantity] = one._asdict() | {"bound": BOUNDS[kind][quantity]}
