@@ -208,3 +208,11 @@ def test_a_place_that_lost_its_last_digits_is_still_the_same():
     asked = np.array([[7.0 + 1e-10, 8.0], [0.1, 0.2], [100.1, -3.2001]])
     assert place_numbers(known, asked).tolist() == [1, 2, -1]
     assert place_numbers(np.empty((0, 2)), asked).tolist() == [-1, -1, -1]
+
+
+def test_a_field_that_goes_through_every_row_leaves_no_noise_to_tell():
+    rng = np.random.default_rng(2)
+    times, places = np.repeat(np.arange(60.0), 12), np.tile(rng.uniform(0, 9, (12, 2)), (60, 1))
+    data = weft.Observations(times, places, rng.normal(size=720))
+    kernel = weft.Separable(space=weft.Matern12([0.01, 0.01]), time=weft.Matern12(0.01))
+    assert find_noise(weft.condition(weft.Model(kernel, weft.Gaussian(1e-9)), data), data, 2) is None

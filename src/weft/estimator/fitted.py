@@ -220,16 +220,18 @@ class Fitted:
             f"SpaceTimeGP of {self.roles.target!r}: {self.num_rows:,} rows ({self.num_missing:,} without a value), "
             f"{len(self.times):,} times; {'converged' if self.converged else 'not converged'}"
         )
-        noise = describe_noise(self.model, self.translation)
-        if any(habit.name == "noise" for habit in self.posterior.habits()):
-            noise = self._usual_noise()
         if self.translation.target.transform.name != "identity":
             # Deviations are then of the transformed target, which has no units to speak of.
             units = None
-        return summary_text(header, self.components(), noise, self.effects(), units)
+        return summary_text(header, self.components(), self.noise(), self.effects(), units)
 
-    def _usual_noise(self) -> float:
-        """The deviation of the noise at the median place, where each has its own."""
+    def noise(self) -> float | None:
+        """The deviation of the noise in units of the (transformed) target, None where the likelihood is not Gaussian.
+
+        At the median place, where each has its own.
+        """
+        if all(habit.name != "noise" for habit in self.posterior.habits()):
+            return describe_noise(self.model, self.translation)
         places = self.seen_places()
         emission = self.posterior.emission(np.full(len(places), self.times[0]), places, RowExtras())
         still = Marginals(np.zeros(len(places)), np.zeros(len(places)))

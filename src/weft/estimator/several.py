@@ -60,6 +60,8 @@ logger = logging.getLogger("weft")
 _SHARED = 0.5
 # Variance by that of the noise at which a target starts in a component that its model alone has not.
 _HARDLY = 0.1
+# Of the variance of a target: what its noise is taken to be at least, where a fast component has taken its place.
+_LEAST_NOISE = 1e-3
 # Nats of evidence that a parameter more has to bring.
 _NATS_PER_PARAMETER = 2.0
 
@@ -274,9 +276,10 @@ def _num_learned(result: FitResult) -> int:
 
 
 def _noise_variance(learned: Learned) -> float:
+    """That of the model alone, which is of a target of variance 1."""
     likelihood = learned.result.model.likelihood
     assert isinstance(likelihood, Gaussian)
-    return float(likelihood.variance)
+    return max(float(likelihood.variance), _LEAST_NOISE)
 
 
 def _in_noise(learned: Learned, number: int) -> Translation:

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from weft.data.scaling import Scaling
 from weft.estimator.building import COVARIATES
 from weft.estimator.fitted import Fitted
-from weft.estimator.summary import describe_noise, effect_words, short_number
+from weft.estimator.summary import effect_words, short_number
 from weft.kernels import Kernel
 from weft.report.content import Component, Figure, ParameterLine
 from weft.report.figures import correlation_figure
@@ -36,7 +36,7 @@ def shares_of_variance(fitted: Fitted, rows: SeenRows, most: int) -> dict[str, f
         for name, part in zip(fitted.all_names, parts, strict=True)
         if name is not None
     }
-    noise = describe_noise(fitted.model, translation)
+    noise = fitted.noise()
     if noise is not None:
         own = translation.extras(some.measured).get("noise_variance")
         found["noise"] = (noise / translation.target.scale) ** 2 + (0.0 if own is None else float(np.mean(own)))
@@ -83,7 +83,7 @@ def describe_parameters(gp: "SpaceTimeGP") -> tuple[ParameterLine, ...]:
                     part["name"], f"length scale, {name}", short_number(length), unit, f"{path}.space.lengthscale"
                 )
             )
-    noise = describe_noise(fitted.model, fitted.translation)
+    noise = fitted.noise()
     if noise is not None:
         lines.append(ParameterLine("noise", "standard deviation", short_number(noise), units, "likelihood.variance"))
     else:
@@ -154,8 +154,4 @@ def _f_units(gp: "SpaceTimeGP") -> str:
     transform = gp.fitted_.translation.target.transform.name
     if transform != "identity":
         return f"on the scale of {transform}"
-    return (
-        (gp.units or "")
-        if describe_noise(gp.fitted_.model, gp.fitted_.translation) is not None
-        else "on the scale of f"
-    )
+    return (gp.units or "") if gp.fitted_.noise() is not None else "on the scale of f"

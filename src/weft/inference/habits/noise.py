@@ -224,6 +224,9 @@ def _learned(variance: Float[np.ndarray, " place"], count: Float[np.ndarray, " p
     Robust: a few noisy places must not make all of them uncertain.
     """
     several = count > 1
+    if not several.any():
+        # The field goes through every row, and leaves nothing to tell a noise from.
+        return None
     logs, sampling = np.log(variance[several]), _LOG_VARIANCE_PER_ROW / count[several]
     middle = float(np.median(logs))
     low, high = np.quantile(logs, (0.16, 0.84))
