@@ -30,6 +30,7 @@ _HOMES = {
         "RationalQuadratic",
         "Separable",
         "SumSeparable",
+        "Uneven",
         "Wiener",
     ),
     "weft.comparison": ("compare",),

@@ -30,6 +30,7 @@ from weft.kernels import Periodic as Periodic
 from weft.kernels import RationalQuadratic as RationalQuadratic
 from weft.kernels import Separable as Separable
 from weft.kernels import SumSeparable as SumSeparable
+from weft.kernels import Uneven as Uneven
 from weft.kernels import Wiener as Wiener
 from weft.likelihoods import Bernoulli as Bernoulli
 from weft.likelihoods import Beta as Beta

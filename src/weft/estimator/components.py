@@ -17,11 +17,12 @@ from scipy.spatial import cKDTree
 from weft.data.observations import Observations, places_repeat, take_rows
 from weft.estimator.defaults import Shares, median_step
 from weft.estimator.seasonality import frozen_names, seasonal_component
-from weft.kernels import Columns, Constant, Kernel, Matern12, Matern32, Separable, SumSeparable
+from weft.inference.cuts import cut
+from weft.kernels import Columns, Constant, Kernel, Matern12, Matern32, Separable, SumSeparable, Uneven
 from weft.model import Model
 from weft.training.blocks import Kind, choose_blocks
 from weft.training.parameters import Prior
-from weft.training.priors import WithinReach
+from weft.training.priors import NormalPrior, WithinReach
 from weft.training.selection import Candidate, Draft, Selection, select
 
 __all__ = [
@@ -61,6 +62,11 @@ _TRIAL_WORK = 1e9
 # Blocks that rows and places are left out of, and rows of each: a matrix of them is inverted.
 _CHECKS = 6
 _CHECKED_ROWS = 600
+# Rows around each centre of a strength that differs over the map, and the most of these.
+_ROWS_A_CENTRE = 400
+_MOST_CENTRES = 12
+# Of the logarithm of a strength from centre to centre: a factor of two in the deviation.
+_STRENGTH_DEVIATION = 0.7
 # Rows below which there is nothing to choose by.
 _FEWEST_ROWS = 2_000
 # Variance by that of all components and the noise, below which a component, or the noise, is as good as not there.
@@ -162,6 +168,7 @@ def choose_components(
             for name, period in asked.items()
         ),
         Candidate("fast component rough in space", lambda draft: _rougher(draft, FAST)),
+        Candidate("fast component stronger here than there", lambda draft: _uneven(draft, FAST, num_space, data)),
         Candidate("slow component rough in space", lambda draft: _unless_local(draft, _rougher(draft, SLOW))),
         *(
             [Candidate("levels of places", lambda draft: _unless_local(draft, _with_levels(draft, scales)))]
@@ -204,8 +211,7 @@ def degenerate_scales(model: Model, names: Sequence[str], extent: Float[np.ndarr
                 f"The {name} component has no variance to speak of: leave it out (components=...), it tells nothing."
             )
             continue
-        inner = component.space.kernel if isinstance(component.space, Columns) else component.space
-        lengths = np.atleast_1d(np.asarray(getattr(inner, "lengthscale", np.empty(0))))
+        lengths = np.atleast_1d(np.asarray(getattr(component.space.unwrapped, "lengthscale", np.empty(0))))
         if len(lengths) != len(extent) or len(lengths) < 2:
             continue
         ratio = lengths / extent
@@ -257,6 +263,33 @@ def _rougher(draft: Draft, name: str) -> Draft | None:
         variance=components[number].variance,
     )
     return dataclasses.replace(draft, model=_with_components(draft.model, components))
+
+
+def _uneven(draft: Draft, name: str, num_space: int, data: Observations) -> Draft | None:
+    """The component of this name with a strength of its own around each of some centres, which are as dense as the places."""
+    # Columns of covariates have no map.
+    if name not in draft.names or data.places.shape[1] > num_space:
+        return None
+    number, places = draft.names.index(name), data.places
+    components = list(draft.model.kernel.components)
+    part = components[number]
+    deviations = places.std(axis=0)
+    used = np.where(deviations > 0, deviations, np.inf)
+    cells = cut(places / used, int(np.clip(data.num_rows // _ROWS_A_CENTRE, 2, _MOST_CENTRES)))
+    of_place = cells.cell_of(places / used)
+    centres = np.stack([places[of_place == cell].mean(axis=0) for cell in np.unique(of_place)])
+    if len(centres) < 2:
+        return None
+    apart = cKDTree(centres / used).query(centres / used, k=[2])[0]
+    components[number] = Separable(
+        space=Uneven(part.space, np.zeros(len(centres)), centres, used * float(np.median(apart))),
+        time=part.time,
+        variance=part.variance,
+    )
+    below = f"kernel.components[{number}].space"
+    priors = {name.replace(below, f"{below}.kernel"): prior for name, prior in draft.priors.items()}
+    priors[f"{below}.logarithms"] = NormalPrior(0.0, _STRENGTH_DEVIATION)
+    return dataclasses.replace(draft, model=_with_components(draft.model, components), priors=priors)
 
 
 def _unless_local(draft: Draft, changed: Draft | None) -> Draft | None:

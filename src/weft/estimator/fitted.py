@@ -199,7 +199,14 @@ class Fitted:
         own = [habit for habit in self.posterior.habits() if habit.component is not None]
         scale = self.translation.target.scale
         return found + [
-            {"name": habit.component, "sd": habit.spread * scale, "space": {}, "time": "", "kernel": habit.words}
+            {
+                "name": habit.component,
+                "sd": habit.spread * scale,
+                "space": {},
+                "time": "",
+                "kernel": habit.words,
+                "strengths": "",
+            }
             for habit in own
         ]
 

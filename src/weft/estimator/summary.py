@@ -10,7 +10,7 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.data.scaling import Scaling
 from weft.estimator.translation import Translation
-from weft.kernels import Kernel, Periodic, Product, Separable
+from weft.kernels import Kernel, Periodic, Product, Separable, Uneven
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.fitting import FitResult
@@ -32,9 +32,18 @@ def describe_components(
             "space": _lengths(_over_space(component, translation), translation.scaling),
             "time": _time_scale(component.time, translation.clock.unit),
             "kernel": f"{_name(_over_space(component, translation))} in space, {_name(component.time)} in time",
+            "strengths": _strengths(component.space, places),
         }
         for name, component in zip(names, model.kernel.components, strict=True)
     ]
+
+
+def _strengths(space: Kernel, places: Float[AnyArray, "place dim"]) -> str:
+    """How much stronger it is here than there, in words; nothing where it is the same everywhere."""
+    if not isinstance(space, Uneven):
+        return ""
+    found = np.asarray(space.strengths(places))
+    return f"{found.max() / found.min():.2g} times as strong here as there"
 
 
 def describe_noise(model: Model, translation: Translation) -> float | None:
@@ -55,7 +64,7 @@ def summary_text(
         space = ", ".join(
             f"{name} {short_number(length)} {length_unit}" for name, (length, length_unit) in part["space"].items()
         )
-        words = [f"sd {short_number(part['sd'])}{of}", part["time"], space, f"({part['kernel']})"]
+        words = [f"sd {short_number(part['sd'])}{of}", part["time"], space, part["strengths"], f"({part['kernel']})"]
         lines.append(f"  {part['name']:<{width}}  {'; '.join(word for word in words if word)}")
     if noise is not None:
         lines.append(f"  {'noise':<{width}}  sd {short_number(noise)}{of}")

@@ -19,6 +19,7 @@ from weft.kernels.stationary import (
     RationalQuadratic,
 )
 from weft.kernels.trends import Linear, Wiener
+from weft.kernels.uneven import Uneven
 
 __all__ = [
     "EQ",
@@ -45,5 +46,6 @@ __all__ = [
     "StateSpace",
     "Sum",
     "SumSeparable",
+    "Uneven",
     "Wiener",
 ]

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""A kernel that is stronger in some parts of the map than in others."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
+
+from weft.arrays import AnyArray, Given
+from weft.domains import as_float64, fixed, real
+from weft.kernels.base import FieldPath, Kernel, below
+
+
+class Uneven(Kernel):
+    """a(x) a(y) `kernel`(x, y), with log a(x) an average of `logarithms`, one at each of `centres`, by nearness to them.
+
+    Nearness is that of a normal with deviation `width`, a number or one a column. Currents, mountains and cities make a field lively
+    here and quiet there; lengths stay the same everywhere.
+    """
+
+    kernel: Kernel
+    logarithms: Float[AnyArray, " centre"] = real()
+    centres: Float[AnyArray, "centre dim"] = fixed()
+    width: Float[AnyArray, " dim"] = fixed()
+
+    def __init__(
+        self, kernel: Given[Kernel], logarithms: Given[ArrayLike], centres: Given[ArrayLike], width: Given[ArrayLike]
+    ):
+        if not isinstance(kernel, Kernel):
+            raise TypeError(f"Uneven takes a kernel such as weft.EQ(1.0); it is {kernel!r}")
+        self.kernel = kernel
+        self.logarithms = as_float64(logarithms)
+        self.centres = as_float64(centres)
+        if self.centres.ndim != 2 or self.logarithms.shape != self.centres.shape[:1]:
+            raise ValueError(
+                f"Uneven: centres must be a matrix with a row for each of {self.logarithms.size} logarithms; its shape is "
+                f"{self.centres.shape}"
+            )
+        self.width = as_float64(np.broadcast_to(np.asarray(width, dtype=np.float64), self.centres.shape[1:]))
+
+    def strengths(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        """a(x)."""
+        apart = (jnp.asarray(xs)[:, None, :] - self.centres[None, :, :]) / self.width[None, None, :]
+        nearness = jax.nn.softmax(-jnp.sum(apart**2, axis=2) / 2, axis=1)
+        return jnp.exp(nearness @ self.logarithms)
+
+    def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
+        return self.strengths(xs)[:, None] * self.kernel.covariance(xs, ys) * self.strengths(ys)[None, :]
+
+    def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
+        return self.strengths(xs) ** 2 * self.kernel.variances(xs)
+
+    def num_features(self, width: int) -> int | float:
+        return self.kernel.num_features(width)
+
+    def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
+        return self.strengths(xs)[:, None] * self.kernel.features(xs)
+
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return self.kernel.coordinates(xs)
+
+    @property
+    def unwrapped(self) -> Kernel:
+        return self.kernel.unwrapped
+
+    def overall_scales(self) -> tuple[FieldPath, ...]:
+        return below("kernel", self.kernel)
+
+    def random_features(
+        self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
+    ) -> Float[np.ndarray, "x feature"]:
+        return np.asarray(self.strengths(xs))[:, None] * self.kernel.random_features(xs, num, rng)
+
+    def check_width(self, width: int) -> None:
+        if width != self.centres.shape[1]:
+            raise ValueError(f"Uneven: the inputs have {width} columns, its centres {self.centres.shape[1]}")
+        self.kernel.check_width(width)
+
+    def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:
+        self.check_width(xs.shape[1])
+        self.kernel.check_inputs(xs)
