@@ -115,3 +115,25 @@ def test_degenerate_scales_are_named():
     assert degenerate_scales(fine, ("slow", "fast"), extent) == []
     silent = weft.Model(kernel([100.0, 80.0], 0.7) + kernel([50.0, 80.0], 0.2), weft.Gaussian(1e-10))
     assert "noise is as good as zero" in degenerate_scales(silent, ("slow", "fast"), extent)[0]
+
+
+def test_a_field_livelier_in_the_west_is_found_and_kept_in_files(tmp_path):
+    rng = np.random.default_rng(7)
+    count = 2_100
+    lon, lat, day = rng.uniform(-30, -10, count), rng.uniform(30, 45, count), rng.uniform(0, 300, count)
+    where = np.column_stack([86 * lon, 111 * lat])
+    waves = rng.normal(size=(2, 300)) / 150
+    fast = np.sqrt(2 / 300) * np.cos(
+        where @ waves + rng.normal(size=300) / 15 * day[:, None] + rng.uniform(0, 6.28, 300)
+    ).sum(1)
+    values = 10 + 0.1 * lat + np.where(lon < -20, 2.0, 0.4) * fast + 0.1 * rng.normal(size=count)
+    table = pd.DataFrame(
+        {"day": pd.Timestamp("2021-01-01") + pd.to_timedelta(day, "D"), "lon": lon, "lat": lat, "value": values}
+    )
+    gp = weft.SpaceTimeGP(time="day", space=("lon", "lat"), target="value", habits=None, progress=None).fit(table)
+    assert "here as there" in gp.summary()
+    asked = pd.DataFrame({"day": [table["day"][0]] * 2, "lon": [-25.3, -14.7], "lat": [37.2, 37.2]})
+    sd = gp.predict(asked)["sd"]
+    assert sd[0] > 1.5 * sd[1]
+    gp.save(tmp_path / "uneven.weft")
+    pd.testing.assert_frame_equal(weft.load(tmp_path / "uneven.weft").predict(asked), gp.predict(asked))

@@ -170,6 +170,7 @@ def choose_components(
         Candidate("fast component rough in space", lambda draft: _rougher(draft, FAST)),
         Candidate("fast component stronger here than there", lambda draft: _uneven(draft, FAST, num_space, data)),
         Candidate("slow component rough in space", lambda draft: _unless_local(draft, _rougher(draft, SLOW))),
+        Candidate("slow component stronger here than there", lambda draft: _uneven(draft, SLOW, num_space, data)),
         *(
             [Candidate("levels of places", lambda draft: _unless_local(draft, _with_levels(draft, scales)))]
             if places_repeat(data)
@@ -267,8 +268,9 @@ def _rougher(draft: Draft, name: str) -> Draft | None:
 
 def _uneven(draft: Draft, name: str, num_space: int, data: Observations) -> Draft | None:
     """The component of this name with a strength of its own around each of some centres, which are as dense as the places."""
-    # Columns of covariates have no map.
-    if name not in draft.names or data.places.shape[1] > num_space:
+    # Columns of covariates have no map, and one component takes what is uneven: beside a fast one a slow one brought nothing.
+    is_uneven = any(isinstance(part.space, Uneven) for part in draft.model.kernel.components)
+    if name not in draft.names or data.places.shape[1] > num_space or is_uneven:
         return None
     number, places = draft.names.index(name), data.places
     components = list(draft.model.kernel.components)
