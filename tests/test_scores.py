@@ -169,6 +169,9 @@ def test_the_histogram_of_the_pit_says_what_is_wrong(shift, width, words):
     assert summary.words == words
     assert summary.counts.sum() == 4000
     assert len(summary.edges) == 11
+    # Most values near, some far off: as many in the wide intervals as there should be, too many in the narrow ones.
+    widths = np.where(np.arange(4000) % 5 == 0, 2.2, 0.7)
+    assert summarise_pit(stats.norm(0, 1.0).cdf(widths * values)).words == "narrow intervals are too wide"
     empty = summarise_pit(np.full(2, np.nan))
     assert (empty.words, empty.counts.sum()) == ("no rows to judge by", 0)
 

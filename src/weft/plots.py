@@ -16,8 +16,7 @@ from weft.data.clock import Clock
 from weft.data.scaling import Geography
 from weft.estimator.gridding import map_columns, read_times
 from weft.estimator.precision import in_float64
-from weft.inference.regional import RegionalPosterior
-from weft.inference.with_habits import PosteriorWithHabits
+from weft.estimator.wide import regional_of
 from weft.likelihoods import Gaussian
 from weft.report.coast import lines_in_box
 from weft.report.nearby import from_neighbours
@@ -176,10 +175,8 @@ class Plots:
         """Which region each place belongs to: places in the colour of theirs, its number in its middle."""
         gp, ax = self._gp, _axes(ax)
         fitted = gp.fitted_
-        posterior = fitted.posterior
-        while isinstance(posterior, PosteriorWithHabits):
-            posterior = posterior.field
-        if not isinstance(posterior, RegionalPosterior):
+        posterior = regional_of(fitted.posterior)
+        if posterior is None:
             raise ValueError(
                 "one model answers for all places, so there are no regions to draw; regions= of SpaceTimeGP asks for some"
             )

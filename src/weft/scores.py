@@ -99,6 +99,13 @@ class PitSummary:
     max_deviation: float
 
     @property
+    def excess_in_the_middle(self) -> float:
+        """The share between a quarter and three quarters, beyond the half that should be there."""
+        inside = np.abs((self.edges[:-1] + self.edges[1:]) / 2 - 0.5) < 0.25
+        share = float(self.counts[inside].sum() / max(self.counts.sum(), 1))
+        return share - float(np.diff(self.edges)[inside].sum())
+
+    @property
     def words(self) -> str:
         """What the shape says, for people."""
         if not np.isfinite(self.mean):
@@ -110,6 +117,9 @@ class PitSummary:
             said.append("intervals are too narrow")
         elif self.dispersion < 0.85:
             said.append("intervals are too wide")
+        elif abs(self.excess_in_the_middle) > 0.06:
+            # Both ends and the middle full: a few values are far off, and all the others have intervals made for those.
+            said.append(f"narrow intervals are too {'wide' if self.excess_in_the_middle > 0 else 'narrow'}")
         return " and ".join(said) if said else "well calibrated"
 
 

@@ -8,7 +8,9 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose
 
 import weft
+from weft.estimator.wide import regional_of
 from weft.inference.regional import RegionalPosterior
+from weft.report.regions import region_figures, region_words
 
 ARGUMENTS = {"time": "time", "space": ("lon", "lat"), "target": "value", "max_iterations": 3, "progress": None}
 
@@ -134,3 +136,22 @@ def test_regions_are_drawn(cut_up):
     ax = cut_up.plot.regions(ax=Figure().add_subplot())
     assert sum(len(each.get_offsets()) for each in ax.collections) == 220
     assert [text.get_text() for text in ax.texts[:4]] == ["0", "1", "2", "3"]
+
+
+def test_a_report_says_which_regions_answer_and_how_far_they_agree(cut_up):
+    fitted = cut_up.fitted_
+    count, seam = region_words(fitted)
+    assert count.startswith("4 regions answer")
+    posterior = regional_of(fitted.posterior)
+    assert f"by {posterior.seam().largest:.2g} at most" in seam
+    (picture,) = region_figures(cut_up)
+    assert picture.alt == "A map of the places in 4 regions."
+    # Every region is drawn with its number.
+    assert all(f">{number}</text>" in picture.svg.replace(" ", "") for number in range(4))
+
+
+def test_one_model_has_no_regions_to_tell_of(table):
+    one = weft.SpaceTimeGP(**ARGUMENTS | {"max_iterations": 0}, regions=None).fit(table[:60])
+    assert regional_of(one.posterior_) is None
+    assert region_words(one.fitted_) == []
+    assert region_figures(one) == ()

@@ -24,7 +24,7 @@ from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.options import Options
 
-__all__ = ["answering", "regions_table", "unexplained_variance"]
+__all__ = ["answering", "regional_of", "regions_table", "unexplained_variance"]
 
 logger = logging.getLogger("weft")
 
@@ -108,16 +108,22 @@ def unexplained_variance(model: Model, data: Observations) -> float:
     return float(np.mean(np.sum(by_component * in_time, axis=1)))
 
 
+def regional_of(posterior: Posterior) -> RegionalPosterior | None:
+    """The regions that answer, behind whatever habits places have; None where one model does."""
+    while isinstance(posterior, PosteriorWithHabits):
+        posterior = posterior.field
+    return posterior if isinstance(posterior, RegionalPosterior) else None
+
+
 def regions_table(posterior: Posterior, columns_of: Callable[[np.ndarray], Mapping[str, np.ndarray]]) -> Any:
     """One line a region: where its core's middle is, in the columns people know, and how many rows and places it has."""
     import pandas as pd
 
-    while isinstance(posterior, PosteriorWithHabits):
-        posterior = posterior.field
-    if not isinstance(posterior, RegionalPosterior):
+    regional = regional_of(posterior)
+    if regional is None:
         return pd.DataFrame({"region": [], "places": [], "rows": [], "rows_around": [], "reach": []})
-    division: Division = posterior.division
-    data = posterior.rows
+    division: Division = regional.division
+    data = regional.rows
     lines = []
     for number, region in enumerate(division.regions):
         own = region.rows[region.is_core]

@@ -20,11 +20,12 @@ from weft.likelihoods import Gaussian
 from weft.report.availability import build_card
 from weft.report.canvas_map import build_map, map_axes, nice_threshold
 from weft.report.components import component_figures, describe_parameters, describe_parts
-from weft.report.content import Check, Figure, MapContent, ReportContent
+from weft.report.content import Check, Figure, MapContent, Remarks, ReportContent
 from weft.report.counting import counted
 from weft.report.figures import evidence_figure
 from weft.report.page import render
 from weft.report.provenance import describe_run
+from weft.report.regions import region_figures, region_words
 from weft.report.residuals import autocorrelation, last_rows, residual_figures, residuals_of, variogram
 from weft.report.rows import SeenRows, kept_rows, rows_of_table, time_labels
 from weft.report.size import ReportSize
@@ -162,10 +163,9 @@ def gather(
         component_note=(
             "Share of variance over rows seen: the variance of what is expected of a component, plus what is left "
             "uncertain of it."
-            + "".join(f" Tried on samples of the rows: {line}." for line in fitted.trials)
-            + "".join(f" {line}" for line in habits_in_words(fitted))
         ),
-        component_figures=component_figures(gp, rows),
+        component_remarks=_remarks(fitted),
+        component_figures=(*component_figures(gp, rows), *region_figures(gp)),
         parameters=describe_parameters(gp),
         checks=described,
         check_note=_check_note(described),
@@ -173,6 +173,16 @@ def gather(
         diagnostics_words=(_residual_words(looked_at, rows),),
         reproduce=describe_run(gp, rows, command=command, seed=seed, report_seconds=time.perf_counter() - started),
     )
+
+
+def _remarks(fitted: Fitted) -> tuple[Remarks, ...]:
+    """What is to be said of the model besides its numbers."""
+    found = (
+        Remarks("What places do in their own way", tuple(habits_in_words(fitted))),
+        Remarks("Regions", tuple(region_words(fitted))),
+        Remarks("What was tried on small blocks of the table", tuple(f"{line}." for line in fitted.trials)),
+    )
+    return tuple(remarks for remarks in found if remarks.lines)
 
 
 def _extent(fitted: Fitted) -> Float[np.ndarray, " space"]:

@@ -238,6 +238,15 @@ class Reproduce:
 
 @final
 @dataclasses.dataclass(frozen=True)
+class Remarks:
+    """Sentences of one kind."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+@final
+@dataclasses.dataclass(frozen=True)
 class ReportContent:
     """A whole report."""
 
@@ -251,6 +260,7 @@ class ReportContent:
     series: SeriesContent
     components: tuple[Component, ...]
     component_note: str
+    component_remarks: tuple[Remarks, ...]
     component_figures: tuple[Figure, ...]
     parameters: tuple[ParameterLine, ...]
     checks: tuple[Check, ...]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from weft.report.content import Figure
 from weft.scores import PitSummary
@@ -131,6 +131,33 @@ def residual_correlation_figure(
     caption = "Residual autocorrelation at each place. Inside the grey band it could be chance."
     said = ", ".join(f"{c:.2f} at {lag:.3g} {unit}" for lag, c in zip(lags[:3], correlation[:3], strict=True))
     return Figure(_svg(figure, key), f"Autocorrelation of residuals: {said or 'no pairs'}.", caption)
+
+
+def regions_figure(
+    key: str,
+    across: Float[np.ndarray, " place"],
+    up: Float[np.ndarray, " place"],
+    region: Int[np.ndarray, " place"],
+    names: tuple[str, str],
+) -> Figure:
+    """Places in the colour of their region, its number in its middle."""
+    import matplotlib
+
+    figure, axes = _canvas(key)
+    colours = matplotlib.colormaps["tab10"](region % 10)
+    axes.scatter(across, up, s=7, color=colours, linewidths=0)
+    for number in np.unique(region):
+        own = region == number
+        axes.annotate(
+            str(number), (across[own].mean(), up[own].mean()), ha="center", va="center", fontsize=7, color=INK
+        )
+    axes.set(xlabel=names[0], ylabel=names[1])
+    count = len(np.unique(region))
+    return Figure(
+        _svg(figure, key),
+        f"A map of the places in {count} regions.",
+        "Regions: each answers for the places of its colour, and has seen those around them.",
+    )
 
 
 def evidence_figure(key: str, evaluations: Sequence[int], objective: Sequence[float]) -> Figure:
