@@ -151,9 +151,9 @@ def test_workers_are_started_for_a_command(fitted, tmp_path, monkeypatch, capsys
     assert multiprocessing.active_children() == before
 
 
-# Of one with JAX and what it has compiled, which is most of it.
-LIMIT = 1_000_000_000
-NUM_PARTS, MEGABYTES = 105, 10
+# JAX and what it has compiled take most of a gigabyte, and a worker near its limit waits for ever.
+LIMIT = 1_800_000_000
+NUM_PARTS, MEGABYTES = 185, 10
 
 
 def wide_part(number: int) -> pd.DataFrame:
@@ -162,6 +162,7 @@ def wide_part(number: int) -> pd.DataFrame:
     return table.assign(name=[str(k % 10) * (MEGABYTES * 1_000_000 // 20) for k in range(20)])
 
 
+@pytest.mark.long
 def test_a_table_larger_than_the_memory_of_a_worker_is_learned_from_and_answered(fitted):
     """A worker that comes near its limit is stopped, and one beyond it killed, so that the numbers would not come."""
     assert NUM_PARTS * MEGABYTES * 1_000_000 > LIMIT
