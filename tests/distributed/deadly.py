@@ -21,7 +21,11 @@ class Deadly(Executor):
         return self.inner.hold(piece)
 
     def map(
-        self, function: Callable[..., Any], *columns: Sequence[Any], names: Sequence[str] | None = None
+        self,
+        function: Callable[..., Any],
+        *columns: Sequence[Any],
+        names: Sequence[str] | None = None,
+        again: bool = False,
     ) -> list[Any]:
         assert names is not None
         dies = [self.word in name for name in names]

@@ -24,7 +24,6 @@ import weft
 import weft.project.answers
 import weft.project.evaluation
 import weft.project.fitting
-import weft.project.pictures
 import weft.project.runs
 import weft.project.starting_file
 import weft.report.build
@@ -164,7 +163,6 @@ def ready() -> Iterator[pathlib.Path]:
         patch.setattr(weft.project.runs, "evaluate", lambda *given, **options: evaluation)
         patch.setattr(weft.project.evaluation, "evaluate", lambda *given, **options: evaluation)
         patch.setattr(weft.project.evaluation, "load_estimator", lambda path: gp)
-        patch.setattr(weft.project.pictures, "load_estimator", lambda path: gp)
         page = weft.report.build.render(content)
         patch.setattr(weft.report.build, "gather", lambda *given, **options: content)
         patch.setattr(weft.report.build, "render", lambda content: page)

@@ -19,6 +19,7 @@ from weft.estimator.columns import Measurements, Roles
 from weft.estimator.components import AUTO
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
+from weft.estimator.placement import check_pseudo_points
 from weft.estimator.translation import Translation, learn_translation
 from weft.estimator.wide import answering
 from weft.inference.habits import Habit
@@ -136,6 +137,7 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
 
 def start_for(settings: Options, translation: Translation, data: Observations) -> Start:
     """The model that `settings` ask for, scaled to `data`; pseudo-points are placed where it is to have any."""
+    check_pseudo_points(settings.pseudo_points)
     return build_start(
         data,
         num_space=translation.num_space,

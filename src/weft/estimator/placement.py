@@ -14,7 +14,7 @@ from weft.kernels import Product, SumSeparable
 from weft.pseudo_points import place
 from weft.state_space.basis import FeatureMap, num_weights
 
-__all__ = ["EXACT_PLACES", "FEWEST_POINTS", "MOST_POINTS", "choose_pseudo_points"]
+__all__ = ["EXACT_PLACES", "FEWEST_POINTS", "MOST_POINTS", "check_pseudo_points", "choose_pseudo_points"]
 
 # Up to so many distinct places every one of them is a pseudo-point, which is exact, if a pass is then within its budget.
 EXACT_PLACES = 150
@@ -23,6 +23,14 @@ FEWEST_POINTS = 20
 MOST_POINTS = 100
 
 Points = Float[np.ndarray, "pseudo dim"] | tuple[Float[np.ndarray, "_ dim"], ...] | FeatureMap
+
+
+def check_pseudo_points(setting: Any) -> None:
+    """Raise unless the setting is one of those that `choose_pseudo_points` takes, as far as no data are needed for it."""
+    if isinstance(setting, bool | float | np.floating) or (isinstance(setting, str) and setting != "auto"):
+        raise ValueError(f"pseudo_points must be a count, 'auto', None or a matrix; it is {setting!r}")
+    if isinstance(setting, int | np.integer):
+        require_whole("pseudo_points", setting, 1)
 
 
 def choose_pseudo_points(
@@ -35,12 +43,9 @@ def choose_pseudo_points(
     matrix or a feature map in the coordinates of space. Columns of covariates do not matter but to slopes that vary in space,
     whose pseudo-points are where the covariate is 1.
     """
+    check_pseudo_points(setting)
     if isinstance(setting, FeatureMap):
         return setting
-    if isinstance(setting, bool | float | np.floating) or (isinstance(setting, str) and setting != "auto"):
-        raise ValueError(f"pseudo_points must be a count, 'auto', None or a matrix; it is {setting!r}")
-    if isinstance(setting, int | np.integer):
-        require_whole("pseudo_points", setting, 1)
     space = data.places[:, :num_space]
     distinct, _ = distinct_places(space)
     num_covariates = data.places.shape[1] - num_space
