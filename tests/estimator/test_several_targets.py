@@ -181,6 +181,7 @@ def test_one_of_several_targets_is_held_out_and_audited_given_the_others(related
     assert low.audit(table.assign(low=wrong))["row"].iloc[0] == 77
 
 
+@pytest.mark.long
 def test_targets_that_have_nothing_to_do_with_each_other_get_a_model_each():
     table = two_targets(related=False)
     # Climbs that end: one that is cut off finds more the longer it is given.
@@ -208,6 +209,7 @@ def test_what_several_targets_do_not_go_with_is_refused(arguments, words):
         weft.SpaceTimeGP(**{"target": ("low", "high"), **OPTIONS, **arguments}).fit(two_targets(related=True))
 
 
+@pytest.mark.long
 def test_several_targets_from_file_to_file(related, tmp_path):
     table, hidden, gp = related
     model, rows, out = tmp_path / "two.weft", tmp_path / "rows.csv", tmp_path / "out.csv"
