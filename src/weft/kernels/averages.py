@@ -7,13 +7,13 @@ from jaxtyping import Array, Float, Int
 
 from weft.arrays import AnyArray, Given
 from weft.domains import fixed
-from weft.kernels.base import FieldPath, Kernel, below
+from weft.kernels.base import Around, Kernel
 
 # The number of an area that is none.
 AT_A_POINT = -1.0
 
 
-class Averages(Kernel):
+class Averages(Around):
     """`kernel` of places, and of means of the field over areas, told apart by the last column: the area's number, or -1 at a place.
 
         k(A, r) = mean over a in A of kernel(a, r),    k(A, B) = mean over a in A and b in B of kernel(a, b)
@@ -23,7 +23,6 @@ class Averages(Kernel):
     give its middle. What a row of an area costs is its points, once for each area and not for each row.
     """
 
-    kernel: Kernel
     points: Float[AnyArray, "area point dim"] = fixed()
     weights: Float[AnyArray, "area point"] = fixed()
 
@@ -88,13 +87,6 @@ class Averages(Kernel):
         means = np.sum(np.asarray(self.weights)[:, :, None] * within, axis=1)
         area = np.rint(xs[:, -1]).astype(np.int64)
         return np.where((area < 0)[:, None], drawn[: len(xs)], means[np.maximum(area, 0)])
-
-    @property
-    def unwrapped(self) -> Kernel:
-        return self.kernel.unwrapped
-
-    def overall_scales(self) -> tuple[FieldPath, ...]:
-        return below("kernel", self.kernel)
 
     def check_width(self, width: int) -> None:
         if width != self.points.shape[2] + 1:

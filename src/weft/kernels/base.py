@@ -166,10 +166,22 @@ def below(name: str, kernel: Kernel) -> tuple[FieldPath, ...]:
     return tuple((name, *path) for path in kernel.overall_scales())
 
 
-class Scaled(Kernel):
-    """`variance` times `kernel`."""
+class Around(Kernel):
+    """A kernel made of another, `kernel`, whose length scales, name and overall scale are also its own."""
 
     kernel: Kernel
+
+    @property
+    def unwrapped(self) -> Kernel:
+        return self.kernel.unwrapped
+
+    def overall_scales(self) -> tuple[FieldPath, ...]:
+        return below("kernel", self.kernel)
+
+
+class Scaled(Around):
+    """`variance` times `kernel`."""
+
     variance: Float[AnyArray, ""] = positive()
 
     def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
@@ -187,12 +199,8 @@ class Scaled(Kernel):
     def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
         return jnp.sqrt(self.variance) * self.kernel.features(xs)
 
-    @property
-    def unwrapped(self) -> Kernel:
-        return self.kernel.unwrapped
-
     def overall_scales(self) -> tuple[FieldPath, ...]:
-        return (("variance",), *below("kernel", self.kernel))
+        return (("variance",), *super().overall_scales())
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return self.kernel.coordinates(xs)

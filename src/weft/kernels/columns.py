@@ -8,10 +8,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, Given
-from weft.kernels.base import FieldPath, Kernel, below
+from weft.kernels.base import Around, Kernel
 
 
-class Columns(Kernel):
+class Columns(Around):
     """`kernel` of the numbered `columns` of its inputs; the others mean nothing to it.
 
     So that one component may depend on where a row is and another on covariates, both being columns of its place:
@@ -20,7 +20,6 @@ class Columns(Kernel):
         + Separable(space=Columns(Linear(), (2, 3)), time=Constant())
     """
 
-    kernel: Kernel
     columns: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, kernel: Given[Kernel], columns: Given[Iterable[int]]):
@@ -51,13 +50,6 @@ class Columns(Kernel):
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return self.kernel.coordinates(self._chosen(xs))
-
-    @property
-    def unwrapped(self) -> Kernel:
-        return self.kernel.unwrapped
-
-    def overall_scales(self) -> tuple[FieldPath, ...]:
-        return below("kernel", self.kernel)
 
     def random_features(
         self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator

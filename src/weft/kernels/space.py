@@ -12,14 +12,14 @@ from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, ArrayLike, is_concrete
 from weft.domains import POSITIVE, as_float64, fixed, positive
-from weft.kernels.base import FieldPath, Kernel, below
+from weft.kernels.base import Around, Kernel
 from weft.kernels.distances import check_shapes
 
 # Mean radius of the Earth in km (IUGG).
 EARTH_RADIUS = 6371.0088
 
 
-class OnSphere(Kernel):
+class OnSphere(Around):
     """`kernel` of the straight-line (chord) distance between places given as latitude and longitude in degrees.
 
     The first two columns become three: radius (cos lat cos lon, cos lat sin lon, sin lat). Further columns (an
@@ -29,7 +29,6 @@ class OnSphere(Kernel):
     distance along the surface does not.
     """
 
-    kernel: Kernel
     radius: Float[AnyArray, ""] = positive(default=EARTH_RADIUS)
 
     def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
@@ -46,13 +45,6 @@ class OnSphere(Kernel):
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return self.kernel.coordinates(self.embed(xs))
-
-    @property
-    def unwrapped(self) -> Kernel:
-        return self.kernel.unwrapped
-
-    def overall_scales(self) -> tuple[FieldPath, ...]:
-        return below("kernel", self.kernel)
 
     def random_features(
         self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator

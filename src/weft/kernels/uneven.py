@@ -9,17 +9,16 @@ from numpy.typing import ArrayLike
 
 from weft.arrays import AnyArray, Given
 from weft.domains import as_float64, fixed, real
-from weft.kernels.base import FieldPath, Kernel, below
+from weft.kernels.base import Around, Kernel
 
 
-class Uneven(Kernel):
+class Uneven(Around):
     """a(x) a(y) `kernel`(x, y), with log a(x) an average of `logarithms`, one at each of `centres`, by nearness to them.
 
     Nearness is that of a normal with deviation `width`, a number or one a column. Currents, mountains and cities make a field lively
     here and quiet there; lengths stay the same everywhere.
     """
 
-    kernel: Kernel
     logarithms: Float[AnyArray, " centre"] = real()
     centres: Float[AnyArray, "centre dim"] = fixed()
     width: Float[AnyArray, " dim"] = fixed()
@@ -59,13 +58,6 @@ class Uneven(Kernel):
 
     def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
         return self.kernel.coordinates(xs)
-
-    @property
-    def unwrapped(self) -> Kernel:
-        return self.kernel.unwrapped
-
-    def overall_scales(self) -> tuple[FieldPath, ...]:
-        return below("kernel", self.kernel)
 
     def random_features(
         self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
