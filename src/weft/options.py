@@ -110,7 +110,9 @@ class Options:
         example="date",
     )
     space: Columns = _data(
-        tuple[str, ...], "Columns that say where, such as lat,lon,elevation.", example=("lat", "lon")
+        tuple[str, ...],
+        "Columns that say where, such as lat,lon,elevation; one of text says of which kind a place is.",
+        example=("lat", "lon"),
     )
     target: Columns = _data(str, "The column to learn, or several: tmin,tmax.", example="value")
     missing: MissingValues = _data(

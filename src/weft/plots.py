@@ -63,8 +63,8 @@ class Plots:
             raise ValueError(f"what must be 'mean' or 'sd'; it is {what!r}")
         gp, ax = self._gp, _axes(ax)
         fitted = gp.fitted_
-        if len(fitted.roles.space) < 2:
-            raise ValueError(f"a map needs two columns of space; the model has {fitted.roles.space[0]!r} alone")
+        if len(map_columns(fitted)) < 2:
+            raise ValueError(f"a map needs two columns of space; the model has {map_columns(fitted)[0]!r} alone")
         rows = kept_rows(gp)
         clock = fitted.translation.clock
         when = fitted.times[-1:] if time is None else read_times(clock, time, fitted.roles.time)[:1]
@@ -105,7 +105,7 @@ class Plots:
             place, own, name = dict(station), None, ", ".join(said)
         else:
             own = _station_number(rows, station)
-            at = {key: float(column[own]) for key, column in rows.places.items()}
+            at = {key: column[own] for key, column in rows.places.items()}
             place, name = {**at, **_covariates_of(gp, rows, own)}, rows.names[own]
         answer = gp.point(place, quantiles=_BAND)
         times = _drawn_times(clock, gp.fitted_.times)
@@ -228,13 +228,16 @@ def _map_step(rows: SeenRows, columns: tuple[str, ...]) -> float:
 
 
 def _between_stations(gp: "SpaceTimeGP", rows: SeenRows) -> "xr.Dataset | None":
-    """The columns that the map has no coordinate for, interpolated between stations; covariates as they are on average."""
+    """The columns that the map has no coordinate for, interpolated between stations; covariates as they are on average, kinds as
+    they are most often.
+    """
     import xarray as xr
 
     fitted = gp.fitted_
     across, up = map_columns(fitted)
-    others = [name for name in fitted.roles.space if name not in (across, up)]
-    if not others and not fitted.roles.covariates:
+    kinds = fitted.roles.kinds
+    others = [name for name in fitted.roles.space if name not in (across, up, *kinds)]
+    if not others and not kinds and not fitted.roles.covariates:
         return None
     at = np.stack([rows.places[across], rows.places[up]], axis=1)
     # Wide enough for a grid that ends a step beyond the stations.
@@ -243,7 +246,7 @@ def _between_stations(gp: "SpaceTimeGP", rows: SeenRows) -> "xr.Dataset | None":
     points = np.stack([np.tile(x, len(y)), np.repeat(y, len(x))], axis=1)
     shape = (len(y), len(x))
     values = {name: ((up, across), from_neighbours(at, rows.places[name], points).reshape(shape)) for name in others}
-    for name in fitted.roles.covariates:
+    for name in (*kinds, *fitted.roles.covariates):
         values[name] = ((up, across), np.full(shape, rows.measured.usual(name)))
     return xr.Dataset(values, coords={up: y, across: x})
 
@@ -314,8 +317,15 @@ def _covariates_of(gp: "SpaceTimeGP", rows: SeenRows, place: int) -> dict[str, f
 
 def _place_like(known: Mapping[str, np.ndarray], rows: SeenRows, number: int) -> int:
     """Which of the places the posterior knows is that of a station: the nearest, for digits may differ."""
-    apart = [((column - rows.places[name][number]) / (np.std(column) or 1.0)) ** 2 for name, column in known.items()]
+    apart = [_apart(column, rows.places[name][number]) for name, column in known.items()]
     return int(np.argmin(np.sum(apart, axis=0)))
+
+
+def _apart(column: np.ndarray, value: Any) -> Float[np.ndarray, " place"]:
+    """Squared distances in deviations; of kinds, beyond any where they are not the same."""
+    if column.dtype.kind == "U":
+        return np.where(column == value, 0.0, 1e6)
+    return ((column - value) / (np.std(column) or 1.0)) ** 2
 
 
 def _drawn_times(clock: Clock, times: Float[np.ndarray, " time"]) -> Any:

@@ -82,11 +82,11 @@ class SpaceTimeGP(Options):
     `time`, `space`, `target` and `covariates` name columns; several targets, `("tmin", "tmax")`, tell of each other wherever they go
     together (`only` has each of them); a time may be in several, `("year", "month", "day")`. Values of the target
     that are `missing`, such as -9999, mean there is none. Columns of longitude and latitude (or easting and northing)
-    are measured in kilometres, others of space in their standard deviations; `covariates` have linear effects, those of text,
+    are measured in kilometres, others of space in their standard deviations; one of text, categories or yes and no says of which
+    kind a place is, and each kind has a field of its own, as alike as is learned. `covariates` have linear effects, those of text,
     categories or yes and no an effect for each level, shrunk as far as levels are alike; `{"ndvi": "local"}` lets a slope vary in
-    space (`slopes`). The
-    target is transformed (`transform`: "log", "log1p", "sqrt", "logit"), then standardised where the likelihood allows,
-    and answers come back in its own units.
+    space (`slopes`). The target is transformed (`transform`: "log", "log1p", "sqrt", "logit"), then standardised where the
+    likelihood allows, and answers come back in its own units.
 
     `components`: "auto" starts from a slow and a fast one and keeps what small blocks of the table ask for and rows and places
     left out gain by (a local component, rougher ones, seasons, levels of places); or some of "slow", "fast", "local", "yearly",

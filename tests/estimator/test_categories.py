@@ -110,7 +110,7 @@ def test_a_column_of_names_is_refused():
     table = table_of_kinds().iloc[np.tile(np.arange(150), 2)].reset_index(drop=True)
     table["owner"] = [f"owner {number}" for number in range(len(table))]
     gp = weft.SpaceTimeGP(time="time", space=("x", "y"), target="value", covariates="owner", progress=None)
-    with pytest.raises(ValueError, match=f"'owner' has 298 levels, and a covariate may have {MOST_LEVELS} at most"):
+    with pytest.raises(ValueError, match=f"'owner' has 298 levels, and {MOST_LEVELS} can be told apart at most"):
         gp.fit(table)
 
 

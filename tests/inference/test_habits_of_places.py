@@ -168,6 +168,15 @@ def test_rows_fitted_are_in_the_order_of_the_data(small):
     assert_allclose(posterior.fitted_values(), posterior.marginals(data.row_times, data.row_places).mean, rtol=1e-9)
 
 
+def test_rows_without_a_value_bring_no_time_that_nobody_has(small):
+    values = np.random.default_rng(1).normal(size=36)
+    values[[4, 20]] = np.nan
+    data = weft.Observations(np.repeat(np.arange(12.0), 3), np.tile(small.places, (12, 1)), values)
+    told = shifted(small).told(data)
+    assert told.times[0] == -1.0
+    assert_array_equal(shifted(small).untold(told).times, np.arange(12.0))
+
+
 def test_noise_of_a_place_is_an_observations(small):
     noise = Noise(small.places, np.array([-0.5, 0.0, 1.2]), np.array([0.1, 0.2, 0.1]), 0.3, 0.7, 0.05)
     model = field_model((noise,), made_model())

@@ -12,7 +12,17 @@ from weft.data.tables import numbers
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ANOTHER", "MISSING", "MOST_LEVELS", "Category", "is_category", "labels_of", "learn_category"]
+__all__ = [
+    "ANOTHER",
+    "MISSING",
+    "MOST_LEVELS",
+    "Category",
+    "Labels",
+    "is_category",
+    "is_kinds",
+    "labels_of",
+    "learn_category",
+]
 
 # A row without a level is of a level of its own; one whose level nobody has seen is of this.
 MISSING = "(missing)"
@@ -41,6 +51,16 @@ def is_category(column: "pd.Series", name: str) -> bool:
     except ValueError:
         return True
     return False
+
+
+def is_kinds(column: "pd.Series", name: str) -> bool:
+    """Whether a column of space says what kind a place is; text that is numbers but for some rows is a number gone wrong there."""
+    import pandas as pd
+
+    if not is_category(column, name):
+        return False
+    levels = pd.Series(column.dropna().astype(str).unique())
+    return bool(pd.to_numeric(levels, errors="coerce").isna().mean() > 0.5) if len(levels) else False
 
 
 def labels_of(column: "pd.Series") -> Labels:
@@ -97,7 +117,7 @@ def learn_category(labels: Labels, name: str) -> Category:
     levels = tuple(str(level) for level in np.unique(labels))
     if len(levels) > MOST_LEVELS:
         raise ValueError(
-            f"column {name!r} has {len(levels):,} levels, and a covariate may have {MOST_LEVELS} at most; leave it out, or put "
+            f"column {name!r} has {len(levels):,} levels, and {MOST_LEVELS} can be told apart at most; leave it out, or put "
             "its levels together into fewer"
         )
     return Category(name, levels)

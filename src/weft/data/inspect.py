@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.advice import Advice, advise
-from weft.data.categories import is_category
+from weft.data.categories import is_category, is_kinds, labels_of
 from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words, times_of
 from weft.data.missing import Sentinel, find_sentinels, target_values
 from weft.data.scaling import HEIGHT_WORDS, Scaling, find_easting_northing, find_lon_lat, find_plane, learn_scaling
@@ -153,7 +153,10 @@ def count_table(
     times_column = times_of(table, time)
     clock = learn_clock(times_column, time, text_format=time_format) if clock is None else clock
     times = clock.numbers(times_column, time)
-    places = {name: numbers(table.column(name), name) for name in space}
+    columns = {name: table.column(name) for name in space}
+    places = {
+        name: labels_of(column) if is_kinds(column, name) else numbers(column, name) for name, column in columns.items()
+    }
     values = target_values(table, target, missing)
     scaling = learn_scaling(places) if scaling is None else scaling
     where = list(places.values()) or [np.zeros(len(times))]

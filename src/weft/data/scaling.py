@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Units: coordinates in kilometres or standard deviations, a target of mean 0 and variance 1, and the way back.
+"""Units: coordinates in kilometres or standard deviations, numbers of kinds, a target of mean 0 and variance 1, and the way back.
 
 Longitude and latitude become kilometres. Within 1000 km of the middle of the data they are projected (azimuthal
 equidistant on the WGS 84 ellipsoid, centred there: a distance is off by at most c / sin c - 1 = 0.4 %). Wider data lie
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from jaxtyping import Float
 
+from weft.data.categories import Category, Labels, learn_category
 from weft.data.schema import require_choice, require_finite
 from weft.data.tables import SMALLEST, distinct_rows, name_rows, require_spread
 from weft.data.transforms import Transform, log_density, quantiles, transform_named
@@ -49,6 +50,9 @@ _FEWEST_METRES = 1000.0
 _UNIT = re.compile(r".*[\s_(\[](km|m|ft|feet|metres|meters)[)\]]?", re.IGNORECASE)
 # Heights that differ by less are hardly in metres.
 _LEAST_RELIEF = 10.0
+
+# Of space: numbers, or the kind of each row.
+Column = Float[np.ndarray, " row"] | Labels
 
 
 @final
@@ -136,15 +140,25 @@ class Geography:
 @final
 @dataclasses.dataclass(frozen=True)
 class Scaling:
-    """How the columns of space become coordinates, in the order of `columns`, and back."""
+    """How the columns of space become coordinates, in the order of `columns`, and back.
+
+    Columns that say of which kind a place is come last, whatever their order: the number of the kind.
+    """
 
     columns: tuple[str, ...]
     geography: Geography | None
     centres: dict[str, float]  # of the columns that are standardised
     scales: dict[str, float]
+    kinds: tuple[Category, ...] = ()
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
+        """One for each column of coordinates, kinds included."""
+        return (*self.ordered, *(Dimension(kind.name, "kinds", 1.0, kind.name) for kind in self.kinds))
+
+    @property
+    def ordered(self) -> tuple[Dimension, ...]:
+        """Those along which there is near and far."""
         found: list[Dimension] = []
         for column in self.columns:
             if column in self.centres:
@@ -156,21 +170,23 @@ class Scaling:
     @property
     def map_dimensions(self) -> list[int]:
         """Which columns of the coordinates are kilometres on the map; all of them where nothing is."""
-        on_map = [k for k, dimension in enumerate(self.dimensions) if dimension.group == "map"]
-        return on_map or list(range(len(self.dimensions)))
+        on_map = [k for k, dimension in enumerate(self.ordered) if dimension.group == "map"]
+        return on_map or list(range(len(self.ordered)))
 
     @property
     def alike(self) -> list[int]:
         """Which columns of the coordinates are directions of one map: those of a geography, or columns called x and y."""
-        dimensions = self.dimensions
+        dimensions = self.ordered
         on_map = [k for k, dimension in enumerate(dimensions) if dimension.group == "map"]
         plane = [k for k, dimension in enumerate(dimensions) if dimension.name.lower() in _PLANE]
         return on_map or (plane if len(plane) == len(_PLANE) else [])
 
-    def forward(self, values: Mapping[str, Float[np.ndarray, " row"]]) -> Float[np.ndarray, "row dim"]:
+    def forward(self, values: Mapping[str, Column]) -> Float[np.ndarray, "row dim"]:
         """Coordinates of the rows; missing ones are refused by row, and so are degrees that cannot be."""
+        kinds = {kind.name: kind for kind in self.kinds}
         for column in self.columns:
-            _check_present(values[column], column)
+            if column not in kinds:
+                _check_present(values[column], column)
         blocks: list[np.ndarray] = []
         mapped = False
         for column in self.columns:
@@ -179,13 +195,16 @@ class Scaling:
             elif self.geography is not None and not mapped:
                 blocks.append(self.geography.forward(values[self.geography.first], values[self.geography.second]))
                 mapped = True
+        blocks += [kind.numbers(values[name])[:, None] for name, kind in kinds.items()]
         num_rows = len(values[self.columns[0]]) if self.columns else 0
         return np.concatenate(blocks, axis=1) if blocks else np.empty((num_rows, 0))
 
-    def inverse(self, places: Float[np.ndarray, "row dim"]) -> dict[str, Float[np.ndarray, " row"]]:
+    def inverse(self, places: Float[np.ndarray, "row dim"]) -> dict[str, Column]:
         """The columns people know, from coordinates."""
         groups = [dimension.group for dimension in self.dimensions]
-        found: dict[str, np.ndarray] = {}
+        found: dict[str, np.ndarray] = {
+            kind.name: kind.labels(places[:, groups.index(kind.name)]) for kind in self.kinds
+        }
         if self.geography is not None:
             on_map = self.geography.inverse(places[:, self.map_dimensions])
             found[self.geography.first], found[self.geography.second] = on_map
@@ -195,9 +214,9 @@ class Scaling:
 
     def lengths(self, lengthscales: Float[np.ndarray, " dim"] | float) -> dict[str, tuple[float, str]]:
         """Length scales by dimension, each with its unit: `{"east": (84.0, "km"), "elevation": (410.0, ...)}`."""
-        each = np.broadcast_to(np.asarray(lengthscales, dtype=np.float64), (len(self.dimensions),))
+        each = np.broadcast_to(np.asarray(lengthscales, dtype=np.float64), (len(self.ordered),))
         found: dict[str, tuple[float, str]] = {}
-        for dimension, length in zip(self.dimensions, each, strict=True):
+        for dimension, length in zip(self.ordered, each, strict=True):
             if dimension.group == "map" and self.geography is not None and self.geography.method == "sphere":
                 found |= self.geography.along_the_ground(each[self.map_dimensions])
             else:
@@ -210,20 +229,26 @@ class Scaling:
             "geography": None if self.geography is None else dataclasses.asdict(self.geography),
             "centres": dict(self.centres),
             "scales": dict(self.scales),
+            "kinds": [kind.to_json() for kind in self.kinds],
         }
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Scaling":
         """The scaling of `to_json`; ValueError where its parts are not of the same columns."""
         geography = None if record["geography"] is None else Geography(**record["geography"])
-        made = cls(tuple(record["columns"]), geography, dict(record["centres"]), dict(record["scales"]))
+        # Version 0.1 knew no kinds.
+        kinds = tuple(Category.from_json(kind) for kind in record.get("kinds", ()))
+        made = cls(tuple(record["columns"]), geography, dict(record["centres"]), dict(record["scales"]), kinds)
         on_map: tuple[str, ...] = ()
         if geography is not None:
             require_choice("geography.method", geography.method, ("projected", "sphere", "plane"))
             for number in (geography.centre_longitude, geography.centre_latitude, geography.longitudes_from):
                 require_finite("geography", number)
             on_map = (geography.first, geography.second)
-        if sorted(made.columns) != sorted((*on_map, *made.centres)) or made.centres.keys() != made.scales.keys():
+        if (
+            sorted(made.columns) != sorted((*on_map, *made.centres, *(kind.name for kind in kinds)))
+            or made.centres.keys() != made.scales.keys()
+        ):
             raise ValueError(f"its units are not of its columns {made.columns}")
         for column in made.centres:
             require_finite(f"centre of {column}", made.centres[column])
@@ -303,23 +328,29 @@ def centre_and_scale(values: Float[np.ndarray, " value"]) -> tuple[float, float]
     return float(np.mean(values)), deviation if deviation > max(rounding, SMALLEST) else 1.0
 
 
-def learn_scaling(values: Mapping[str, Float[np.ndarray, " row"]]) -> Scaling:
-    """The scaling of columns of space, by their names and values.
+def learn_scaling(values: Mapping[str, Column]) -> Scaling:
+    """The scaling of columns of space, by their names and values; those of text are kinds.
 
     A longitude and a latitude, an easting and a northing (taken to be in metres), or x and y in metres, become kilometres; the rest is
     standardised over distinct places, so that a station which reports often does not weigh more.
     """
-    columns = tuple(values)
-    for column in columns:
-        _check_present(values[column], column)
-    geography = _learn_geography(values)
+    kinds = tuple(learn_category(column, name) for name, column in values.items() if column.dtype.kind == "U")
+    numbers = {name: column for name, column in values.items() if column.dtype.kind != "U"}
+    if kinds and not numbers:
+        raise ValueError(
+            f"space has kinds alone ({', '.join(kind.name for kind in kinds)}), which say nothing of near and far; name columns "
+            "that say where beside them, such as lon and lat"
+        )
+    for column in numbers:
+        _check_present(numbers[column], column)
+    geography = _learn_geography(numbers)
     on_map = () if geography is None else (geography.first, geography.second)
-    others = [column for column in columns if column not in on_map]
-    kept = distinct_rows([values[column] for column in columns])[0] if columns else np.empty(0, dtype=np.int64)
+    others = [column for column in numbers if column not in on_map]
+    kept = distinct_rows(list(numbers.values()))[0] if numbers else np.empty(0, dtype=np.int64)
     centres, scales = {}, {}
     for column in others:
-        centres[column], scales[column] = centre_and_scale(values[column][kept])
-    return Scaling(columns, geography, centres, scales)
+        centres[column], scales[column] = centre_and_scale(numbers[column][kept])
+    return Scaling(tuple(values), geography, centres, scales, kinds)
 
 
 def learn_target(

@@ -64,6 +64,7 @@ def build_start(
     *,
     num_space: int,
     alike: Sequence[int],
+    kinds: Sequence[int],
     categories: Sequence[Category],
     slopes: Mapping[str, int],
     clock: Clock,
@@ -75,12 +76,14 @@ def build_start(
 ) -> Start:
     """From settings to a model scaled to `data`, in which nothing stands for places but themselves.
 
-    `alike` are the columns of space that are directions of one map; `categories` have the last columns of places;
+    `alike` are the columns of space that are directions of one map, `kinds` how many levels those have that say of which kind a
+    place is, the last of them; `categories` have the last columns of places;
     `slopes` are the columns of covariates whose slopes vary in space, by name.
     """
     f = field_scale(likelihood, data)
-    shares = variance_shares(data, f, num_space)
-    scales = scales_of(data, num_space, alike)
+    num_ordered = num_space - len(kinds)
+    shares = variance_shares(data, f, num_ordered)
+    scales = scales_of(data, num_space, alike, kinds)
     asked = names_of_components(components)
     seasons = several(seasonality)
     if kernel is not None:
@@ -93,7 +96,7 @@ def build_start(
         seasons = (*seasons, *(name for name in asked if name in PERIODS and name not in seasons))
         own = named_components(names, scales, shares)
     named = tuple(names)
-    parts, frozen = seasonal_parts(seasons, data, num_space, clock, first=len(own))
+    parts, frozen = seasonal_parts(seasons, data, num_ordered, clock, first=len(own))
     own += [component for _, component in parts]
     names += [name for name, _ in parts]
     num_numbers = data.places.shape[1] - len(categories)
@@ -130,7 +133,14 @@ def with_pseudo_points(start: Start, setting: Any, data: Observations, num_space
 
 
 def improve_start(
-    start: Start, data: Observations, *, num_space: int, alike: Sequence[int], clock: Clock, seed: int
+    start: Start,
+    data: Observations,
+    *,
+    num_space: int,
+    alike: Sequence[int],
+    kinds: Sequence[int],
+    clock: Clock,
+    seed: int,
 ) -> Start:
     """The same with what small blocks of `data` ask for."""
     step = median_step(data.times)
@@ -139,8 +149,8 @@ def improve_start(
     draft, trials = choose_components(
         Draft(start.model, start.names, start.frozen, start.priors),
         data,
-        num_space,
-        scales_of(data, num_space, alike),
+        num_space - len(kinds),
+        scales_of(data, num_space, alike, kinds),
         usable,
         seed=seed,
     )

@@ -8,10 +8,11 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.data.categories import Labels, is_category, labels_of
+from weft.data.categories import Labels, is_category, is_kinds, labels_of
 from weft.data.clock import Times, times_of
 from weft.data.missing import target_values
 from weft.data.observations import ROW_EXTRAS
+from weft.data.scaling import Column
 from weft.data.tables import Table, as_table, numbers
 
 __all__ = ["Measurements", "Roles", "make_roles", "read_measurements", "roles_among"]
@@ -27,8 +28,8 @@ class Roles:
     """Columns by what they are for; `extras` maps noise_variance, exposure and trials to theirs, where there is one.
 
     A time in parts is named by its columns: "year,month,day". `missing` are values of the target that mean there is none.
-    `categories` are those covariates that say of which kind a row is, as far as a table has told (`seen_in`); `local` those
-    whose slopes vary in space.
+    `categories` are those covariates that say of which kind a row is, `kinds` those columns of space, as far as a table has told
+    (`seen_in`); `local` are covariates whose slopes vary in space.
     """
 
     time: str
@@ -39,6 +40,7 @@ class Roles:
     categories: tuple[str, ...] = ()
     local: tuple[str, ...] = ()
     missing: tuple[float, ...] = ()
+    kinds: tuple[str, ...] = ()
 
     @property
     def coordinates(self) -> tuple[str, ...]:
@@ -55,14 +57,20 @@ class Roles:
         return as_table(data, self.columns if with_target else self.coordinates)
 
     def seen_in(self, table: Table) -> "Roles":
-        """The same, with the covariates that are categories by what the table holds."""
+        """The same, with the covariates and columns of space that are categories by what the table holds."""
         found = tuple(name for name in self.covariates if is_category(table.column(name), name))
         for name in found:
             if name in self.local:
                 raise TypeError(
                     f"covariate {name!r} holds kinds, which have no slope to vary in space; leave out 'local'"
                 )
-        return dataclasses.replace(self, categories=found)
+        kinds = tuple(name for name in self.space if is_kinds(table.column(name), name))
+        return dataclasses.replace(self, categories=found, kinds=kinds)
+
+    def read(self, table: Table, name: str) -> Column:
+        """A column of space or a covariate: numbers, or the kind of each row."""
+        column = table.column(name)
+        return labels_of(column) if name in (*self.categories, *self.kinds) else numbers(column, name)
 
 
 def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), missing: Any = (), **extras: Any) -> Roles:
@@ -139,7 +147,7 @@ class Measurements:
     """
 
     time: Times
-    space: dict[str, Float[np.ndarray, " row"]]
+    space: dict[str, Column]
     covariates: dict[str, Float[np.ndarray, " row"]]
     categories: dict[str, Labels]
     values: Float[np.ndarray, " row"] | None
@@ -155,10 +163,11 @@ class Measurements:
         return 0 if self.values is None else int(np.isnan(self.values).sum())
 
     def usual(self, name: str, rows: Any = slice(None)) -> float | str:
-        """What a covariate is on average over rows, or the level it has most often."""
+        """What a covariate is on average over rows, or the level that it, or a column of space, has most often."""
         if name in self.covariates:
             return float(np.mean(self.covariates[name][rows]))
-        levels, counts = np.unique(self.categories[name][rows], return_counts=True)
+        labels = self.categories[name] if name in self.categories else self.space[name]
+        levels, counts = np.unique(labels[rows], return_counts=True)
         return str(levels[np.argmax(counts)])
 
     def require_value(self, roles: Roles, purpose: str) -> None:
@@ -182,7 +191,7 @@ def read_measurements(table: Table, roles: Roles, *, with_target: bool) -> Measu
     """The columns of `roles`. Extras are optional where the target is: a new row has none unless the table says so."""
     return Measurements(
         time=times_of(table, roles.time),
-        space={name: numbers(table.column(name), name) for name in roles.space},
+        space={name: roles.read(table, name) for name in roles.space},
         covariates={
             name: numbers(table.column(name), name) for name in roles.covariates if name not in roles.categories
         },

@@ -18,7 +18,7 @@ from weft.data.observations import Observations, places_repeat, take_rows
 from weft.estimator.defaults import Shares, median_step
 from weft.estimator.seasonality import frozen_names, seasonal_component
 from weft.inference.cuts import cut
-from weft.kernels import Columns, Constant, Kernel, Matern12, Matern32, Separable, SumSeparable, Uneven
+from weft.kernels import Alike, Columns, Constant, Kernel, Matern12, Matern32, Product, Separable, SumSeparable, Uneven
 from weft.model import Model
 from weft.training.blocks import Kind, choose_blocks
 from weft.training.parameters import Prior
@@ -78,7 +78,10 @@ _ASKS = 0.1
 @final
 @dataclasses.dataclass(frozen=True)
 class Scales:
-    """Lengths of a table in the units of its coordinates: where components start and what priors allow."""
+    """Lengths of a table in the units of its coordinates: where components start and what priors allow.
+
+    `kinds` has the number of levels of each column of space that says of which kind a place is; these follow those with lengths.
+    """
 
     length: Float[np.ndarray, " space"]
     extent: Float[np.ndarray, " space"]
@@ -89,17 +92,27 @@ class Scales:
     reach: WithinReach
     duration: WithinReach
     num_columns: int
+    kinds: tuple[int, ...] = ()
 
     def in_space(self, kind: Callable[..., Kernel], factor: float | Float[np.ndarray, " space"]) -> Kernel:
-        """A kernel of the columns of space, told to look past covariates."""
-        kernel = kind(factor * self.length)
-        num_space = len(self.length)
-        return kernel if self.num_columns == num_space else Columns(kernel, range(num_space))
+        """A kernel of the columns of space, told to look past covariates; kinds of places are as alike as will be learned."""
+        found: Kernel = kind(factor * self.length)
+        num_ordered = len(self.length)
+        if self.num_columns > num_ordered:
+            found = Columns(found, range(num_ordered))
+        for column, num_levels in enumerate(self.kinds, num_ordered):
+            found = found * Columns(Alike(num_levels), (column,))
+        return found
+
+    @property
+    def path_in_space(self) -> str:
+        """Where a kernel made by `in_space` has its length scales."""
+        return ".first" * len(self.kinds) + ("" if self.num_columns == len(self.length) else ".kernel")
 
 
-def scales_of(data: Observations, num_space: int, alike: Sequence[int]) -> Scales:
-    """`alike` are the columns of space that are directions of one map."""
-    places = data.places[:, :num_space]
+def scales_of(data: Observations, num_space: int, alike: Sequence[int], kinds: Sequence[int] = ()) -> Scales:
+    """`alike` are the columns of space that are directions of one map; the last of them are kinds, of so many levels each."""
+    places = data.places[:, : num_space - len(kinds)]
     deviations = places.std(axis=0)
     length = 2.0 * np.where(deviations > 0, deviations, 1.0)
     extent = np.where(deviations > 0, np.ptp(places, axis=0), 1.0)
@@ -120,6 +133,7 @@ def scales_of(data: Observations, num_space: int, alike: Sequence[int]) -> Scale
         reach=WithinReach(_SPACINGS * spacing, _EXTENTS * extent, tuple(alike)),
         duration=WithinReach(_SPACINGS * step, _EXTENTS * span),
         num_columns=data.places.shape[1],
+        kinds=tuple(kinds),
     )
 
 
@@ -190,11 +204,10 @@ def _to_check(model: Model, data: Observations, seed: int) -> list[Observations]
 
 def priors_for(names: Sequence[str], scales: Scales) -> dict[str, Prior]:
     """Weak priors on the lengths of the components that have any."""
-    inside = "" if scales.num_columns == len(scales.length) else ".kernel"
     found: dict[str, Prior] = {}
     for number, name in enumerate(names):
         if name in NAMED:
-            found[f"kernel.components[{number}].space{inside}.lengthscale"] = scales.reach
+            found[f"kernel.components[{number}].space{scales.path_in_space}.lengthscale"] = scales.reach
             found[f"kernel.components[{number}].time.lengthscale"] = scales.duration
     return found
 
@@ -253,22 +266,30 @@ def _rougher(draft: Draft, name: str) -> Draft | None:
         return None
     number = draft.names.index(name)
     components = list(draft.model.kernel.components)
-    space = components[number].space
-    inner = space.kernel if isinstance(space, Columns) else space
-    if not isinstance(inner, Matern32):
+    rough = _with_rough(components[number].space)
+    if rough is None:
         return None
-    rough = Matern12(2.0 * np.asarray(inner.lengthscale))
     components[number] = Separable(
-        space=Columns(rough, space.columns) if isinstance(space, Columns) else rough,
+        space=rough,
         time=components[number].time,
         variance=components[number].variance,
     )
     return dataclasses.replace(draft, model=_with_components(draft.model, components))
 
 
+def _with_rough(space: Kernel) -> Kernel | None:
+    if isinstance(space, Product):
+        first = _with_rough(space.first)
+        return None if first is None else first * space.second
+    if isinstance(space, Columns):
+        inner = _with_rough(space.kernel)
+        return None if inner is None else Columns(inner, space.columns)
+    return Matern12(2.0 * np.asarray(space.lengthscale)) if isinstance(space, Matern32) else None
+
+
 def _uneven(draft: Draft, name: str, num_space: int, data: Observations) -> Draft | None:
     """The component of this name with a strength of its own around each of some centres, which are as dense as the places."""
-    # Columns of covariates have no map, and one component takes what is uneven: beside a fast one a slow one brought nothing.
+    # Columns of covariates and of kinds have no map, and one component takes what is uneven: beside a fast one a slow one brought nothing.
     is_uneven = any(isinstance(part.space, Uneven) for part in draft.model.kernel.components)
     if name not in draft.names or data.places.shape[1] > num_space or is_uneven:
         return None

@@ -206,6 +206,7 @@ class Fitted:
                 "time": "",
                 "kernel": habit.words,
                 "strengths": "",
+                "alike": "",
             }
             for habit in own
         ]

@@ -65,11 +65,11 @@ def stations(fitted: Fitted) -> Float[np.ndarray, "place dim"]:
 
 def station_columns(fitted: Fitted, places: Float[np.ndarray, "place dim"]) -> dict[str, np.ndarray]:
     """Columns of space and covariates of places that the posterior has, for people to read."""
-    translation = fitted.translation
+    translation, kinds = fitted.translation, fitted.roles.kinds
     columns = translation.scaling.inverse(places[:, : translation.num_space])
     columns |= translation.covariates.inverse(places[:, translation.num_space : translation.num_numbers])
     # The way to kilometres and back costs the last digits; a billionth of a degree is a tenth of a millimetre.
-    rounded = {name: np.round(column, 9) for name, column in columns.items()}
+    rounded = {name: column if name in kinds else np.round(column, 9) for name, column in columns.items()}
     return rounded | translation.levels(places)
 
 

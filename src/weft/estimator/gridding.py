@@ -57,7 +57,8 @@ def make_grid(fitted: Fitted, step: Any, times: Any, terrain: Any, *, land_only:
 def map_columns(fitted: Fitted) -> tuple[str, ...]:
     """The columns a map is drawn over, across first: longitude and latitude, easting and northing, or the first two of space."""
     geography = fitted.translation.scaling.geography
-    return fitted.roles.space[:2] if geography is None else (geography.first, geography.second)
+    numbers = tuple(name for name in fitted.roles.space if name not in fitted.roles.kinds)
+    return numbers[:2] if geography is None else (geography.first, geography.second)
 
 
 def read_times(clock: Clock, times: Any, name: str) -> Float[np.ndarray, " time"]:
@@ -146,7 +147,8 @@ def _in_one_piece(longitudes: Float[np.ndarray, " place"]) -> Float[np.ndarray, 
 
 def _needed_from_terrain(
     fitted: Fitted, axes: dict[str, Float[np.ndarray, " point"]], terrain: Any
-) -> dict[str, Float[np.ndarray, "..."]]:
+) -> dict[str, np.ndarray]:
+    """The columns that the map has no axis for, at its points: numbers, or kinds."""
     needed = [name for name in (*fitted.roles.space, *fitted.roles.covariates) if name not in axes]
     if not needed:
         return {}
@@ -173,7 +175,7 @@ def _needed_from_terrain(
     across, *up = axes
     found = {}
     for name in needed:
-        if name in fitted.roles.categories:
+        if name in (*fitted.roles.categories, *fitted.roles.kinds):
             # Between two kinds there is nothing: the nearer one.
             found[name] = dataset[name].sel(asked, method="nearest").transpose(*up, across).to_numpy()
         else:

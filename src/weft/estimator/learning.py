@@ -118,7 +118,15 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
         )
         result, learned_from = _learned_at_length(settings, start, told, options)
     result, posterior = answer_with_habits(
-        settings, start, result, learned_from, data, dated, habits, translation.num_space
+        settings,
+        start,
+        result,
+        learned_from,
+        data,
+        dated,
+        habits,
+        translation.num_space,
+        num_map=translation.num_space - len(translation.kinds),
     )
     assert rows.values is not None
     fitted = Fitted(
@@ -142,6 +150,7 @@ def start_for(settings: Options, translation: Translation, data: Observations) -
         data,
         num_space=translation.num_space,
         alike=translation.scaling.alike,
+        kinds=translation.kinds,
         categories=translation.categories,
         slopes=translation.slopes,
         clock=translation.clock,
@@ -200,6 +209,7 @@ def _learned_small(
             data,
             num_space=translation.num_space,
             alike=translation.scaling.alike,
+            kinds=translation.kinds,
             clock=translation.clock,
             seed=settings.seed,
         )

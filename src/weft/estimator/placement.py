@@ -10,7 +10,7 @@ from weft.arrays import require_whole
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
 from weft.estimator.budget import PASS_WORK, work_of
-from weft.kernels import Product, SumSeparable
+from weft.kernels import Alike, Kernel, Linear, Product, SumSeparable
 from weft.pseudo_points import place
 from weft.state_space.basis import FeatureMap, num_weights
 
@@ -38,8 +38,8 @@ def choose_pseudo_points(
 ) -> Points | None:
     """Pseudo-points as a model takes them, or None for exact inference.
 
-    `setting` is None (exact), a count (k-means), "auto" (exact up to 150 distinct places, else up to 100 for each
-    component of `kernel`, placed greedily; fewer where the series is so long that a pass would take minutes), or a
+    `setting` is None (exact), a count (k-means, or greedily where places are of kinds), "auto" (exact up to 150 distinct places,
+    else up to 100 for each component of `kernel`, placed greedily; fewer where the series is so long that a pass would take minutes), or a
     matrix or a feature map in the coordinates of space. Columns of covariates do not matter but to slopes that vary in space,
     whose pseudo-points are where the covariate is 1.
     """
@@ -54,11 +54,14 @@ def choose_pseudo_points(
     if setting is None or most == len(distinct):
         # With covariates a place is there many times over, and each time would be a pseudo-point of its own.
         return None if num_covariates == 0 else padded(distinct, num_covariates)
-    if is_auto:
-        has_slopes = any(isinstance(component.space, Product) for component in kernel.components)
-        return place(_at_one(data, num_space) if has_slopes else data, most, method="greedy", kernel=kernel, seed=seed)
-    if not isinstance(setting, int | np.integer):
+    if not is_auto and not isinstance(setting, int | np.integer):
         return padded(np.asarray(place(space, setting)), num_covariates)
+    # Between two kinds of places there is no middle.
+    has_kinds = any(isinstance(kernel_of, Alike) for kernel_of in _factors(kernel))
+    if is_auto or has_kinds:
+        has_slopes = num_covariates > 0 and any(isinstance(kernel_of, Linear) for kernel_of in _factors(kernel))
+        given = _at_one(data, num_space) if has_slopes else data
+        return place(given, most if is_auto else int(setting), method="greedy", kernel=kernel, seed=seed)
     # Kilometres and deviations differ in size; each column counts alike.
     deviations = distinct.std(axis=0)
     scale = np.where(deviations > 0, deviations, 1.0)
@@ -85,6 +88,19 @@ def most_points(data: Observations, num_distinct: int, kernel: SumSeparable) -> 
 def padded(points: Float[np.ndarray, "pseudo space"], num_covariates: int) -> Float[np.ndarray, "pseudo dim"]:
     """Points with columns of ones for the covariates: of slopes that vary in space they say what they are per unit."""
     return np.pad(points, ((0, 0), (0, num_covariates)), constant_values=1.0)
+
+
+def _factors(kernel: SumSeparable) -> list[Kernel]:
+    """Kernels of space that the components are products of, those of two factors or more."""
+    waiting: list[Kernel] = [part.space for part in kernel.components if isinstance(part.space, Product)]
+    found: list[Kernel] = []
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Product):
+            waiting += [each.first, each.second]
+        else:
+            found.append(each.unwrapped)
+    return found
 
 
 def _at_one(data: Observations, num_space: int) -> Observations:

@@ -111,7 +111,12 @@ def learn_several(settings: Options, table: Any, **options: Any) -> Together:
     for target in targets:
         own = dataclasses.replace(settings, target=target, transform=transforms[target])
         roles = roles_among(vars(own))
-        rows[target] = read_measurements(roles.table(table, with_target=True), roles, with_target=True)
+        seen = roles.table(table, with_target=True)
+        if kinds := roles.seen_in(seen).kinds:
+            raise ValueError(
+                f"several targets do not go with a column of space that holds kinds ({kinds[0]!r}) yet; leave it out, or fit one target"
+            )
+        rows[target] = read_measurements(seen, roles, with_target=True)
         alone[target] = learn(own, roles, rows[target], **options)
     if any(habit.name == "shift" for each in alone.values() for habit in each.fitted.posterior.habits()):
         logger.info("some places have dates of their own, and each target gets a model of its own")

@@ -4,7 +4,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from weft.data.tables import Table, numbers
+from weft.data.tables import Table
 from weft.estimator.fitted import Fitted
 
 __all__ = ["slopes_at"]
@@ -19,7 +19,7 @@ def slopes_at(fitted: Fitted, table: Table) -> dict[str, Float[np.ndarray, " row
     scales = translation.covariates.scales
     if not scales:
         raise ValueError("the model has no covariate that is a number, so there is no slope to tell")
-    space = translation.scaling.forward({name: numbers(table.column(name), name) for name in fitted.roles.space})
+    space = translation.scaling.forward({name: fitted.roles.read(table, name) for name in fitted.roles.space})
     found: dict[str, np.ndarray] = {}
     for column, (name, scale) in enumerate(scales.items(), translation.num_space):
         parts = [

@@ -112,6 +112,7 @@ def _from_plain(plain: dict[str, Any], arrays: list[np.ndarray], posterior: Post
                 tuple(roles.get("local", ())),
                 # Version 0.1 took no value for missing.
                 tuple(float(value) for value in roles.get("missing", ())),
+                tuple(roles.get("kinds", ())),
             ),
             translation=Translation.from_json(plain["translation"]),
             names=tuple(plain["names"]),
@@ -138,13 +139,14 @@ def _check_fitted(fitted: Fitted) -> None:
     """Raise unless the parts of an estimator are of one table and one model."""
     roles, translation = fitted.roles, fitted.translation
     numbers = tuple(name for name in roles.covariates if name not in roles.categories)
-    said = (roles.time, roles.target, tuple(roles.space), numbers, tuple(roles.categories))
+    said = (roles.time, roles.target, tuple(roles.space), numbers, tuple(roles.categories), tuple(roles.kinds))
     learned = (
         translation.time_name,
         translation.target_name,
         tuple(translation.scaling.columns),
         tuple(translation.covariates.columns),
         tuple(category.name for category in translation.categories),
+        tuple(kind.name for kind in translation.scaling.kinds),
     )
     if said != learned:
         raise ValueError(f"its units are of the columns {learned}, and its columns are {said}")

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from weft.data.categories import labels_of
 from weft.data.clock import Times
-from weft.data.tables import as_table, distinct_rows, numbers
+from weft.data.tables import as_table, distinct_rows
 from weft.estimator.columns import Measurements
 from weft.estimator.fitted import Fitted
 from weft.estimator.gridding import read_times
@@ -33,10 +32,7 @@ def suggest(fitted: Fitted, at: Any, num: int, time: Any) -> "pd.DataFrame":
     roles, clock, translation = fitted.roles, fitted.translation.clock, fitted.translation
     wanted = (*roles.space, *roles.covariates)
     table = as_table(at, wanted)
-    columns = {
-        name: labels_of(table.column(name)) if name in roles.categories else numbers(table.column(name), name)
-        for name in wanted
-    }
+    columns = {name: roles.read(table, name) for name in wanted}
     kept = np.sort(distinct_rows(list(columns.values()))[0])
     columns = {name: column[kept] for name, column in columns.items()}
     if len(kept) > _MOST_PLACES:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.data.scaling import Scaling
 from weft.estimator.translation import Translation
-from weft.kernels import Kernel, Periodic, Product, Separable, Uneven
+from weft.kernels import Alike, Kernel, Periodic, Product, Separable, Uneven
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.fitting import FitResult
@@ -33,6 +33,7 @@ def describe_components(
             "time": _time_scale(component.time, translation.clock.unit),
             "kernel": f"{_name(_over_space(component, translation))} in space, {_name(component.time)} in time",
             "strengths": _strengths(component.space, places),
+            "alike": _how_alike(component.space, translation),
         }
         for name, component in zip(names, model.kernel.components, strict=True)
     ]
@@ -44,6 +45,18 @@ def _strengths(space: Kernel, places: Float[AnyArray, "place dim"]) -> str:
         return ""
     found = np.asarray(space.strengths(places))
     return f"{found.max() / found.min():.2g} times as strong here as there"
+
+
+def _how_alike(space: Kernel, translation: Translation) -> str:
+    """What kinds of places have in common of it, in words."""
+    found = []
+    for kind in reversed(translation.scaling.kinds):
+        if not isinstance(space, Product):
+            break
+        alike, space = space.second.unwrapped, space.first
+        if isinstance(alike, Alike):
+            found.append(f"correlation {float(alike.correlation):.2f} between kinds of {kind.name}")
+    return ", ".join(found)
 
 
 def describe_noise(model: Model, translation: Translation) -> float | None:
@@ -64,7 +77,14 @@ def summary_text(
         space = ", ".join(
             f"{name} {short_number(length)} {length_unit}" for name, (length, length_unit) in part["space"].items()
         )
-        words = [f"sd {short_number(part['sd'])}{of}", part["time"], space, part["strengths"], f"({part['kernel']})"]
+        words = [
+            f"sd {short_number(part['sd'])}{of}",
+            part["time"],
+            space,
+            part["strengths"],
+            part["alike"],
+            f"({part['kernel']})",
+        ]
         lines.append(f"  {part['name']:<{width}}  {'; '.join(word for word in words if word)}")
     if noise is not None:
         lines.append(f"  {'noise':<{width}}  sd {short_number(noise)}{of}")
@@ -124,9 +144,11 @@ def _mean_variance(component: Separable, places: Float[AnyArray, "place dim"]) -
 
 
 def _over_space(component: Separable, translation: Translation) -> Kernel:
-    """The kernel of where; of several targets it stands before the one that says how they go together."""
+    """The kernel of where; it stands before those that say how several targets, or kinds of places, go together."""
     space = component.space
-    return space.first if translation.output is not None and isinstance(space, Product) else space
+    for _ in range(len(translation.kinds) + (translation.output is not None)):
+        space = space.first if isinstance(space, Product) else space
+    return space
 
 
 def _name(kernel: Kernel) -> str:
@@ -136,7 +158,7 @@ def _name(kernel: Kernel) -> str:
 def _lengths(kernel: Kernel, scaling: Scaling) -> dict[str, tuple[float, str]]:
     """Length scales by dimension, where the kernel has them for all of space."""
     lengthscale = getattr(kernel.unwrapped, "lengthscale", None)
-    if lengthscale is None or np.shape(lengthscale) not in ((), (len(scaling.dimensions),)):
+    if lengthscale is None or np.shape(lengthscale) not in ((), (len(scaling.ordered),)):
         return {}
     return scaling.lengths(np.asarray(lengthscale))
 

@@ -43,8 +43,13 @@ class Translation:
         return len(self.scaling.dimensions)
 
     @property
+    def kinds(self) -> tuple[int, ...]:
+        """How many levels those columns of space have that say of which kind a place is, the last of them."""
+        return tuple(kind.num_levels for kind in self.scaling.kinds)
+
+    @property
     def num_numbers(self) -> int:
-        """How many columns of a place come before those of categories."""
+        """How many columns of a place come before those of covariates that are categories."""
         return self.num_space + len(self.covariates.columns)
 
     @property

@@ -28,7 +28,7 @@ def rows_at(fitted: Fitted, place: Mapping[str, Any], times: Any) -> "pd.DataFra
     if unknown:
         raise ValueError(f"a point needs {', '.join(wanted)}, and knows no {unknown[0]!r}")
     when = fitted.times if times is None else read_times(clock, times, roles.time)
-    known: dict[str, Any] = {name: place[name] for name in roles.categories}
+    known: dict[str, Any] = {name: place[name] for name in (*roles.categories, *roles.kinds)}
     for name in wanted:
         if name in known:
             continue

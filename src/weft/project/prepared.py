@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.arrays import require_whole
-from weft.data.tables import FrameTable, Table, as_table, numbers
+from weft.data.tables import FrameTable, Table, as_table
 from weft.data.transforms import check_levels
 from weft.estimator.answers import quantile_name
 from weft.estimator.columns import Measurements, Roles, read_measurements, roles_among
@@ -84,4 +84,4 @@ def check_terrain(prepared: Prepared, terrain: Any) -> None:
         return
     table = as_table(terrain, space)
     for name in space:
-        numbers(table.column(name), name)
+        prepared.roles.read(table, name)

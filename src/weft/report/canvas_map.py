@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from scipy import special
 
 from weft.data.tables import as_table, numbers
+from weft.estimator.gridding import map_columns
 from weft.report.coast import lines_in_box
 from weft.report.content import Layer, MapContent
 from weft.report.nearby import from_neighbours
@@ -56,7 +57,7 @@ def map_axes(gp: "SpaceTimeGP", rows: SeenRows) -> MapAxes | None:
     """Longitude and latitude, easting and northing, or the first two columns of space; None where there is only one."""
     geography = gp.fitted_.translation.scaling.geography
     if geography is None:
-        space = gp.fitted_.roles.space
+        space = map_columns(gp.fitted_)
         return MapAxes(space[0], space[1], False) if len(space) > 1 else None
     if geography.method == "plane":
         return MapAxes(geography.first, geography.second, False)
@@ -212,7 +213,8 @@ def _columns_at(
     """Every column a prediction needs at every frame and cell, and how those were come by that no map has."""
     notes = []
     columns = {name: np.tile(column, len(frames)) for name, column in axes.columns(points).items()}
-    others = [name for name in gp.fitted_.roles.space if name not in columns]
+    roles = gp.fitted_.roles
+    others = [name for name in roles.space if name not in columns and name not in roles.kinds]
     if others and terrain is not None:
         table = as_table(terrain, [axes.x, axes.y, *others])
         known = {name: numbers(table.column(name), name) for name in (axes.x, axes.y, *others)}
@@ -236,7 +238,7 @@ def _columns_at(
                 else np.full(len(points), np.nanmean(column))
             )
         columns[name] = np.concatenate(parts)
-    for name in rows.measured.categories:
+    for name in (*roles.kinds, *rows.measured.categories):
         level = str(rows.measured.usual(name))
         columns[name] = np.full(len(points) * len(frames), level)
         notes.append(f"The map is for {name} {level}, the most frequent.")

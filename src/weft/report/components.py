@@ -54,7 +54,7 @@ def describe_parts(gp: "SpaceTimeGP", rows: SeenRows, most: int) -> tuple[Compon
         part = described.get(name)
         if part is not None:
             reach = [part["time"].removeprefix("time "), *_lengths(part["space"])]
-            words = "; ".join(word for word in (*reach, part["strengths"], part["kernel"]) if word)
+            words = "; ".join(word for word in (*reach, part["strengths"], part["alike"], part["kernel"]) if word)
         else:
             words = "effects" if name in fitted.effect_names else "what the model takes for measurement error"
         deviation = float(np.sqrt(variance)) * fitted.translation.target.scale

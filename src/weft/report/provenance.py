@@ -47,9 +47,15 @@ def hash_of_rows(rows: SeenRows) -> str:
     """
     present = rows.present
     measured = rows.measured
-    columns = [rows.times, *measured.space.values(), *measured.covariates.values(), rows.values]
-    # Levels of categories by their rank among the labels that are there.
-    columns += [np.unique(labels, return_inverse=True)[1] for labels in measured.categories.values()]
+    columns = [
+        rows.times,
+        *measured.space.values(),
+        *measured.covariates.values(),
+        rows.values,
+        *measured.categories.values(),
+    ]
+    # Kinds by their rank among the labels that are there.
+    columns = [np.unique(column, return_inverse=True)[1] if column.dtype.kind == "U" else column for column in columns]
     known = [np.asarray(column)[present] for column in columns]
     order = np.lexsort(known[::-1])
     digest = hashlib.sha256()

@@ -17,7 +17,16 @@ if TYPE_CHECKING:
 
     from weft.space_time_gp import SpaceTimeGP
 
-__all__ = ["SeenRows", "as_seconds", "ask", "kept_rows", "rows_of_table", "time_labels", "values_by_place"]
+__all__ = [
+    "SeenRows",
+    "as_seconds",
+    "ask",
+    "kept_rows",
+    "place_in_words",
+    "rows_of_table",
+    "time_labels",
+    "values_by_place",
+]
 
 _STATION_WORDS = ("station", "station_id", "station_name", "site", "site_id", "province", "place", "name", "id")
 
@@ -31,7 +40,7 @@ class SeenRows:
     times: Float[np.ndarray, " row"]  # in the clock's unit
     values: Float[np.ndarray, " row"]  # NaN where missing
     place: Int[np.ndarray, " row"]
-    places: dict[str, Float[np.ndarray, " place"]]  # the columns of space at each place
+    places: dict[str, np.ndarray]  # the columns of space at each place: numbers, or kinds
     names: tuple[str, ...]
     has_names: bool
 
@@ -106,6 +115,12 @@ def ask(gp: "SpaceTimeGP", times: Float[np.ndarray, " row"], columns: Mapping[st
     return pd.DataFrame({gp.fitted_.roles.time: gp.fitted_.translation.clock.restore(times), **columns})
 
 
+def place_in_words(places: Mapping[str, np.ndarray], number: int, digits: int) -> str:
+    """A place by its columns; kinds are words already."""
+    said = [(name, column[number]) for name, column in places.items()]
+    return ", ".join(f"{name} {value if isinstance(value, str) else f'{value:.{digits}g}'}" for name, value in said)
+
+
 def values_by_place(
     rows: SeenRows, places: Int[np.ndarray, " place"], times: Float[np.ndarray, " time"]
 ) -> Float[np.ndarray, "place time"]:
@@ -144,7 +159,7 @@ def _with_places(gp: "SpaceTimeGP", measured: Measurements, labels: np.ndarray |
     space = gp.fitted_.roles.space
     first, place = distinct_rows([measured.space[name] for name in space])
     places = {name: measured.space[name][first] for name in space}
-    names = [", ".join(f"{name} {places[name][k]:.5g}" for name in space) for k in range(len(first))]
+    names = [place_in_words(places, k, 5) for k in range(len(first))]
     if labels is not None:
         named = _first_named(labels, place, len(first))
         names = _made_distinct([names[k] if row < 0 else str(labels[row]) for k, row in enumerate(named)])

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from weft.report.content import HeldOut, SeriesContent, Station
 from weft.report.packing import pack
-from weft.report.rows import SeenRows, as_seconds, ask, time_labels, values_by_place
+from weft.report.rows import SeenRows, as_seconds, ask, place_in_words, time_labels, values_by_place
 from weft.report.size import ReportSize
 from weft.report.validation import Hidden
 
@@ -63,7 +63,7 @@ def build_series(
         found.append(
             Station(
                 name=rows.names[place],
-                where=", ".join(f"{name} {column[place]:.6g}" for name, column in rows.places.items()),
+                where=place_in_words(rows.places, int(place), 6),
                 num_rows=int(counts[place]),
                 values=pack(values[number], bits=16),
                 mean=packed["mean"],

@@ -346,7 +346,7 @@ def _correlation(own: Float[np.ndarray, " time"], others: Float[np.ndarray, "tim
 
 def _moved(data: Observations, by: Float[np.ndarray, " row"]) -> Observations:
     """The same rows at other times; each stands where it stood in what was given."""
-    count = data.grouping.num_given
+    count, moved = data.grouping.num_given, data.row_times + by
 
     def whole(numbers: Any, filler: float) -> Any:
         if numbers is None:
@@ -356,7 +356,8 @@ def _moved(data: Observations, by: Float[np.ndarray, " row"]) -> Observations:
         return array
 
     return Observations(
-        whole(data.row_times + by, float(data.times[0])),
+        # A row without a value stands at a time that others have: at one of those before, there would be a time of nobody's.
+        whole(moved, float(np.min(moved))),
         whole(data.row_places, 0.0),
         whole(data.values, np.nan),
         **{name: whole(getattr(data, name), default) for name, default in ROW_EXTRAS.items()},
