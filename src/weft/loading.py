@@ -10,9 +10,11 @@ from weft.data.archive import read_archive, refuse
 from weft.estimator import storage as estimator_storage
 from weft.inference.posterior import KIND, Posterior
 from weft.inference.storage import read_posterior
+from weft.phases import timing
 from weft.space_time_gp import SpaceTimeGP
 
 
+@timing("read")
 def load(path: str | pathlib.Path) -> Posterior | SpaceTimeGP:
     """What `save` wrote to `path`, a posterior or an estimator. Reading runs no code of the file's."""
     require_own_process()

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """`SpaceTimeGP`: a space-time Gaussian process for people with a table."""
 
+import contextlib
 import dataclasses
+import functools
 import logging
 import os
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, final
 
 import numpy as np
 
@@ -54,6 +56,7 @@ from weft.inference.prediction import check_of
 from weft.likelihoods import RowExtras
 from weft.notebook import facts_html
 from weft.options import HeldOutBy, Of, Options
+from weft.phases import Phase, Timings, recording
 from weft.training.estimate import available_memory
 from weft.training.progress import Iteration
 
@@ -73,6 +76,24 @@ _DEFAULTS = {field.name: field.default for field in dataclasses.fields(Options)}
 # quarter of the free memory can hold, at so many bytes a row, and never smaller than this.
 _ROWS_AT_ONCE = 1_000_000
 _BYTES_PER_ROW = 600
+
+Taken = ParamSpec("Taken")
+Answer = TypeVar("Answer")
+
+
+def _timed(phase: Phase, *, anew: bool = False) -> Callable[[Callable[Taken, Answer]], Callable[Taken, Answer]]:
+    """A method whose work is added to `timings_`, in `phase` where nothing inside says otherwise; or begins them, `anew`."""
+
+    def decorated(method: Callable[Taken, Answer]) -> Callable[Taken, Answer]:
+        @functools.wraps(method)
+        def timed(*args: Taken.args, **kwargs: Taken.kwargs) -> Answer:
+            estimator: Any = args[0]
+            with estimator._recorded(phase, anew=anew):
+                return method(*args, **kwargs)
+
+        return timed
+
+    return decorated
 
 
 @final
@@ -111,6 +132,8 @@ class SpaceTimeGP(Options):
     variances are of the transformed target. A table to predict may lack these: its rows then have no noise of their
     own, exposure 1, one trial and no limits. `units` of the target are written to gridded output.
 
+    `timings_` say what fitting and every question since took, by phase: seconds of the processors, seconds on the clock, memory.
+
     Rows without a value are kept, counted (`num_missing_`) and predicted; rows without a time or place are refused.
     Covariates that vary in time make every row a place of its own, with weights of rows x pseudo-points x 8 bytes.
     """
@@ -128,6 +151,7 @@ class SpaceTimeGP(Options):
         return self
 
     @in_float64
+    @_timed("learn", anew=True)
     def fit(
         self,
         table: Given[AnyTable],
@@ -204,6 +228,7 @@ class SpaceTimeGP(Options):
             yield in_float64(self._predict)(piece, quantiles, of)
 
     @in_float64
+    @_timed("predict")
     def sample(
         self, table: Given[AnyTable], num: int = 10, seed: int = 0, *, of: Given[Of] = "observation"
     ) -> Given[AnyTable]:
@@ -232,6 +257,7 @@ class SpaceTimeGP(Options):
         return answer
 
     @in_float64
+    @_timed("predict")
     def fill(self, table: Given[AnyTable], *, of: Given[Of] = "observation") -> Given[AnyTable]:
         """The same table with the target's gaps filled under its own name: same kind, index and order.
 
@@ -251,6 +277,7 @@ class SpaceTimeGP(Options):
         return fill(fitted, fitted.roles.table(table, with_target=True), of)
 
     @in_float64
+    @_timed("predict")
     def forecast(
         self,
         horizon: Any,
@@ -309,6 +336,7 @@ class SpaceTimeGP(Options):
         return rows
 
     @in_float64
+    @_timed("predict")
     def aggregate(
         self,
         table: Given[AnyTable],
@@ -350,6 +378,7 @@ class SpaceTimeGP(Options):
         return aggregate(fitted, as_grouped(fitted, table, asked), asked, compare)
 
     @in_float64
+    @_timed("evaluate")
     def audit(self, table: Given[AnyTable], *, rate: float = 0.01) -> "pd.DataFrame":
         """Rows that disagree with their neighbours, most suspicious first: a pandas frame with the table's own index.
 
@@ -383,6 +412,7 @@ class SpaceTimeGP(Options):
         return found
 
     @in_float64
+    @_timed("predict")
     def suggest(self, at: Given[AnyTable], num: int = 1, *, time: Any = None) -> "pd.DataFrame":
         """Where one more station would tell most: the places of a table or grid whose measuring lowers the mean variance most.
 
@@ -393,6 +423,7 @@ class SpaceTimeGP(Options):
         return suggest(self._learned(), at, num, time)
 
     @in_float64
+    @_timed("condition")
     def update(self, table: Given[AnyTable]) -> "SpaceTimeGP":
         """Take in more rows without learning again: scales and parameters stay, answers use all rows from here on."""
         if self._several:
@@ -404,6 +435,7 @@ class SpaceTimeGP(Options):
         return self
 
     @in_float64
+    @_timed("evaluate")
     def score(self, table: Given[AnyTable], y: Given[None] = None) -> Scores:
         """Named scores of predictions for the table's rows, which the model should not have seen: a dict.
 
@@ -430,6 +462,7 @@ class SpaceTimeGP(Options):
         return Scores(found)
 
     @in_float64
+    @_timed("evaluate")
     def score_rows(self, table: Given[AnyTable]) -> "pd.DataFrame":
         """The scores behind `score`, as a pandas frame with one line a model and row; `weft.compare` takes two."""
         fitted = self._learned()
@@ -444,6 +477,7 @@ class SpaceTimeGP(Options):
         return scored, rows.num_missing
 
     @in_float64
+    @_timed("evaluate")
     def cross_validate(
         self,
         table: Given[AnyTable],
@@ -527,6 +561,7 @@ class SpaceTimeGP(Options):
         return "\n".join([fitted.summary(self.units), *learned, *tried, *habits])
 
     @in_float64
+    @_timed("write")
     def save(self, path: str | os.PathLike[str], *, rows: bool = True) -> None:
         """Write the estimator with all it learned to one file, whole or not at all; `weft.load` reads it.
 
@@ -551,6 +586,7 @@ class SpaceTimeGP(Options):
     def from_stored(cls, stored: Stored | StoredSeveral) -> "SpaceTimeGP":
         """The estimator that was stored."""
         made = cls(**stored.arguments)
+        made.timings_ = Timings()
         if isinstance(stored, StoredSeveral):
             made.rank_ = stored.rank
             made.targets_ = {name: cls.from_stored(each) for name, each in stored.targets.items()}
@@ -560,6 +596,7 @@ class SpaceTimeGP(Options):
         made._keep(stored.fitted)
         return made
 
+    @_timed("report")
     def report(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write one self-contained HTML page about the model; options are those of `weft.report.write_report`."""
         from weft.report import write_report
@@ -592,6 +629,18 @@ class SpaceTimeGP(Options):
 
     def _roles(self, target: str | None = None) -> Roles:
         return roles_among(self.get_params() | ({} if target is None else {"target": target}))
+
+    @contextlib.contextmanager
+    def _recorded(self, phase: Phase, *, anew: bool) -> Iterator[None]:
+        """Add what is spent within it to `timings_`, unless it fails; what questions asked on the way add is part of that."""
+        earlier = Timings() if anew else getattr(self, "timings_", Timings())
+        with recording(phase) as account:
+            begun = account.so_far()
+            yield
+            self.timings_ = earlier + (account.so_far() - begun)
+        if anew:
+            for each in self._several.values():
+                each.timings_ = self.timings_
 
     def _keep(self, fitted: Fitted) -> None:
         self.fitted_ = fitted
@@ -676,6 +725,7 @@ class SpaceTimeGP(Options):
             raise ValueError("this SpaceTimeGP has not learned anything yet; call fit(table) first")
         return fitted
 
+    @_timed("predict")
     def _predict(self, table: Table, quantiles: Sequence[float], of: str) -> Any:
         check_of(of)
         levels = check_levels(np.atleast_1d(quantiles)).tolist()

@@ -84,13 +84,19 @@ def test_run_does_all_of_it(run: Run, small_table: pathlib.Path, folder: pathlib
         f"[data]\ntable = {str(small_table)!r}\n[model]\nmax_iterations = 2\n[evaluate]\nby = ['random']\nfolds = 2\n"
         "[predict]\ntable = 'grid.nc'\noutput = 'map.nc'\n[report]\nstation = 'station'\n[output]\nfolder = 'out'\n"
     )
-    outcome = run("run", "weft.toml", "--json")
+    outcome = run("run", "weft.toml", "--json", "--profile")
     assert outcome.status == 0, outcome.err
     names = sorted(path.name for path in pathlib.Path("out").iterdir())
     assert names == ["map.nc", "model.weft", "report.html", "scores.csv"]
     assert outcome.json["fit"]["num_rows"] == len(pd.read_csv(small_table))
     assert {line["model"] for line in outcome.json["scores"]} >= {"weft", "climatology", "nearest_station"}
-    assert "<html" in pathlib.Path("out/report.html").read_text(encoding="utf-8")[:2000]
+    page = pathlib.Path("out/report.html").read_text(encoding="utf-8")
+    assert "<html" in page[:2000]
+    phases = ["import", "read", "survey", "learn", "condition", "evaluate", "predict", "report", "write"]
+    took = outcome.json["timings"]
+    assert [name for name in took if name in phases] == phases
+    assert sum(spent["clock_seconds"] for spent in took.values()) == pytest.approx(outcome.json["seconds"])
+    assert all(f'<th scope="row">{name}</th>' in page for name in phases)
 
 
 def test_killed_fit_goes_on(run: Run, small_table: pathlib.Path, folder: pathlib.Path) -> None:

@@ -81,12 +81,15 @@ def test_options_go_before_the_config(run: Run, small_table: pathlib.Path) -> No
         "[[model.kernel]]\nspace = 'Matern32'\ntime = 'Matern12'\n"
         "space_lengthscale = [90.0, 110.0]\ntime_lengthscale = 5.0\nvariance = 0.7\n"
     )
-    outcome = run("fit", small_table, "--config", "weft.toml", "--pseudo-points", "5")
+    outcome = run("fit", small_table, "--config", "weft.toml", "--pseudo-points", "5", "--profile")
     assert outcome.status == 0, outcome.err
     gp = load("model.weft")
     assert gp.model_.pseudo_points.shape == (5, 2)
     assert len(gp.model_.kernel.components) == 1
     assert gp.space == ("lat", "lon")
+    profile = [line.split()[0] for line in outcome.out.partition("\n\n")[2].splitlines()]
+    assert (profile[0], profile[-1]) == ("phase", "total")
+    assert {"import", "read", "survey", "learn", "write"} <= set(profile)
 
 
 def test_grid_in_and_out(run: Run, model_file: pathlib.Path) -> None:

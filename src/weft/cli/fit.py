@@ -16,12 +16,14 @@ from weft.cli.options import (
     KeepDuplicates,
     ModelOptions,
     Places,
+    Profile,
     Scheduler,
     TableOfConfig,
     Workers,
     settings_from,
 )
-from weft.cli.printing import emit, remark
+from weft.cli.printing import emit, remark, with_profile
+from weft.phases import recording, timing
 
 __all__ = ["fit"]
 
@@ -38,6 +40,7 @@ def fit(
         bool, Parameter(help="Go on from where an interrupted fit to this output stopped.", show_default=False)
     ] = False,
     keep_duplicates: KeepDuplicates = False,
+    profile: Profile = False,
     columns: ColumnOptions = DEFAULT_COLUMNS,
     model: ModelOptions = DEFAULT_MODEL,
     workers: Workers = None,
@@ -48,11 +51,15 @@ def fit(
 
     Ctrl-C saves the best so far; --resume goes on.
     """
-    from weft.distributed import cluster
-    from weft.project import fit_file, fitted_record, was_interrupted
+    with recording() as account:
+        with timing("import"):
+            from weft.distributed import cluster
+            from weft.project import fit_file, fitted_record, was_interrupted
 
-    settings = settings_from(config, table, columns, model, keep_duplicates=keep_duplicates, places=places)
-    with cluster(workers, scheduler) as client:
-        gp = fit_file(settings, output, advised=config is None, resume=resume, say=remark, client=client)
-    emit(fitted_record(gp) | {"model": str(output)}, f"{gp.summary()}\nsaved {output}", as_json=json)
+        settings = settings_from(config, table, columns, model, keep_duplicates=keep_duplicates, places=places)
+        with cluster(workers, scheduler) as client:
+            gp = fit_file(settings, output, advised=config is None, resume=resume, say=remark, client=client)
+        done = fitted_record(gp) | {"model": str(output)}
+        record, text = with_profile(done, f"{gp.summary()}\nsaved {output}", account.so_far() if profile else None)
+    emit(record, text, as_json=json)
     return INTERRUPTED if was_interrupted(gp) else 0

@@ -29,6 +29,7 @@ __all__ = [
     "ModelOptions",
     "Of",
     "Places",
+    "Profile",
     "Quantiles",
     "Rows",
     "RowsFile",
@@ -72,6 +73,9 @@ TableOutput = Annotated[
 AsJson = Annotated[bool, Parameter(name="--json", help="One line of JSON instead of text.", show_default=False)]
 Config = Annotated[
     pathlib.Path | None, Parameter(help="A weft.toml (see `weft init`); options given here go before it.")
+]
+Profile = Annotated[
+    bool, Parameter(help="Say at the end what each phase took: processor, clock, memory.", show_default=False)
 ]
 KeepDuplicates = Annotated[
     bool, Parameter(help="Rows that repeat another in every column are measurements too.", show_default=False)

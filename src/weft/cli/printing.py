@@ -5,7 +5,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["emit", "left", "remark"]
+from weft.phases import Timings
+
+__all__ = ["emit", "left", "remark", "with_profile"]
 
 
 def emit(record: Mapping[str, Any], text: str, *, as_json: bool) -> None:
@@ -21,6 +23,13 @@ def emit(record: Mapping[str, Any], text: str, *, as_json: bool) -> None:
 def remark(text: str) -> None:
     """Something said on the way, which is not the result."""
     print(text, file=sys.stderr)
+
+
+def with_profile(record: Mapping[str, Any], text: str, timings: Timings | None) -> tuple[Mapping[str, Any], str]:
+    """A result, as JSON and as text, with what each phase took where that was asked for."""
+    if timings is None:
+        return record, text
+    return {**record, "timings": timings.to_json()}, f"{text}\n\n{timings}"
 
 
 def left(lines: Sequence[tuple[str, str]]) -> str:

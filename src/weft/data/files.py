@@ -17,6 +17,7 @@ from weft.data.parts import is_of_parts, joined_parts, parts_of, read_part
 from weft.data.special import refuse_special
 from weft.data.tables import as_table
 from weft.data.valid_values import without_invalid
+from weft.phases import timing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,6 +81,7 @@ def file_kind(path: str | os.PathLike[str], *, to_write: bool = False) -> str:
     raise ValueError(f"cannot tell what kind of file {str(path)!r} is; its name must end in {', '.join(allowed)}")
 
 
+@timing("read")
 def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
     """A pandas frame from text, parquet, Excel and points, an xarray Dataset from NetCDF, Zarr and GeoTIFF.
 
@@ -112,6 +114,7 @@ def read_table_to_answer(path: str | os.PathLike[str], output: str | os.PathLike
     return as_dataset(table) if file_kind(output) in ("netcdf", "zarr") else table
 
 
+@timing("write")
 def write_table(data: Any, path: str | os.PathLike[str]) -> None:
     """A table of any kind to a file of any kind; points of a grid become rows where the file has no dimensions."""
     kind = file_kind(path, to_write=True)
@@ -133,6 +136,7 @@ def write_table(data: Any, path: str | os.PathLike[str]) -> None:
     write_pieces((_native(table.rows(start, start + _ROWS_AT_ONCE)) for start in starts), path)
 
 
+@timing("write")
 def write_pieces(pieces: Iterable[Any], path: str | os.PathLike[str]) -> None:
     """Tables one after another into one file, holding one at a time.
 

@@ -4,7 +4,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from weft.distributed.tasks import PASSED_ON, TaskError, failed, names_for, run_task
+from weft.distributed.tasks import PASSED_ON, TaskError, accepted, failed, names_for, run_metered
 from weft.inference.executor import Executor
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ class OnDask(Executor):
 
         tasks = list(zip(*columns, strict=True))
         names = names_for(names, len(tasks))
-        futures = [self._submit(run_task, function, *task) for task in tasks]
+        futures = [self._submit(run_metered, function, *task) for task in tasks]
         try:
             answers = []
             for future, name in zip(futures, names, strict=True):
                 try:
-                    answers.append(future.result())
+                    answers.append(accepted(future.result()))
                 except KilledWorker as error:
                     # Dask runs a task of a lost worker again, and gives up after `allowed-failures` of them.
                     raise TaskError(

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar, final
 
 from weft.arrays import require_whole
-from weft.distributed.tasks import PASSED_ON, RETRIES, TaskError, failed, names_for, run_task
+from weft.distributed.tasks import PASSED_ON, RETRIES, Done, TaskError, accepted, failed, names_for, run_metered
 from weft.inference.executor import Executor
 
 __all__ = ["Processes"]
@@ -75,14 +75,14 @@ class Processes(Executor):
             # Not forked: JAX's threads would not come along.
             spawn = multiprocessing.get_context("spawn")
             self._pool = concurrent.futures.ProcessPoolExecutor(self.count, mp_context=spawn)
-        futures: dict[int, concurrent.futures.Future[Answer]] = {}
+        futures: dict[int, concurrent.futures.Future[Done]] = {}
         lost: int | None = None
         try:
             for number in numbers:
                 futures[number] = self._pool.submit(_run_spilled, function, *tasks[number])
             for number, future in futures.items():
                 try:
-                    answers[number] = future.result()
+                    answers[number] = accepted(future.result())
                 except BrokenProcessPool:
                     lost = number if lost is None else lost
                 except PASSED_ON:
@@ -137,8 +137,8 @@ class _Sent:
         self.path = path
 
 
-def _run_spilled(function: Callable[..., Any], *arguments: Any) -> Any:
-    return run_task(function, *(_read(each.path) if isinstance(each, _Sent) else each for each in arguments))
+def _run_spilled(function: Callable[..., Any], *arguments: Any) -> Done:
+    return run_metered(function, *(_read(each.path) if isinstance(each, _Sent) else each for each in arguments))
 
 
 # As many as a process may have to do with at a time.

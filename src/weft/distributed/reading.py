@@ -14,6 +14,7 @@ from weft.data.parts import is_of_parts, joined_parts, parts_of, read_part
 from weft.data.tables import as_table
 from weft.distributed.lazy import as_dataset, is_on_dask, is_xarray
 from weft.inference.executor import current_executor
+from weft.phases import timing
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["gathered"]
 
 
+@timing("read")
 def gathered(table: Any, columns: Sequence[str]) -> Any:
     """`columns` of a table on Dask, or at a path, as a table in memory; any other table as it is."""
     if isinstance(table, str | os.PathLike):

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: MIT
 """A task in a process other than the caller's: in double precision, on one processor, its answer as NumPy arrays."""
 
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from weft.engines.cpu.threads import one_processor
+from weft.phases import add_processor_seconds
 
-__all__ = ["PASSED_ON", "RETRIES", "TaskError", "failed", "names_for", "run_task"]
+__all__ = ["PASSED_ON", "RETRIES", "Done", "TaskError", "accepted", "failed", "names_for", "run_metered", "run_task"]
 
 # An optimiser shortens its step for the first two, and the command line has a sentence for the last: these keep their types.
 PASSED_ON = (ArithmeticError, np.linalg.LinAlgError, MemoryError)
@@ -25,6 +27,26 @@ def run_task(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a worker does: it has as many tasks at once as it may use processors, so each keeps to one."""
     with jax.enable_x64(True), one_processor():
         return jax.tree.map(_as_numpy, function(*arguments))
+
+
+class Done(NamedTuple):
+    """The answer of a task, and what it took of a worker's processors."""
+
+    answer: Any
+    processor_seconds: float
+
+
+def run_metered(function: Callable[..., Any], *arguments: Any) -> Done:
+    """The same, for a caller who keeps an account of phases."""
+    begun = time.process_time()
+    answer = run_task(function, *arguments)
+    return Done(answer, time.process_time() - begun)
+
+
+def accepted(done: Done) -> Any:
+    """The answer; what it took is counted here."""
+    add_processor_seconds(done.processor_seconds)
+    return done.answer
 
 
 def _as_numpy(leaf: Any) -> Any:

@@ -16,6 +16,7 @@ from weft.inference.posterior import Posterior
 from weft.inference.prediction import IDENTITY
 from weft.inference.tails import LeftOut, learn_tails
 from weft.inference.with_habits import with_habits
+from weft.phases import timing
 
 __all__ = ["Hidden", "hide", "tails_of_places"]
 
@@ -48,6 +49,7 @@ def hide(data: Observations, num_space: int, seed: int) -> Hidden | None:
     return Hidden(alone, whole)
 
 
+@timing("habits")
 def tails_of_places(
     condition: Callable[[Observations], Posterior],
     data: Observations,

@@ -14,6 +14,7 @@ from weft.data.missing import target_values
 from weft.data.observations import ROW_EXTRAS
 from weft.data.scaling import Column
 from weft.data.tables import Table, as_table, numbers
+from weft.phases import timing
 
 __all__ = ["Measurements", "Roles", "make_roles", "read_measurements", "roles_among"]
 
@@ -187,6 +188,7 @@ class Measurements:
         )
 
 
+@timing("read")
 def read_measurements(table: Table, roles: Roles, *, with_target: bool) -> Measurements:
     """The columns of `roles`. Extras are optional where the target is: a new row has none unless the table says so."""
     return Measurements(

@@ -29,6 +29,7 @@ from weft.inference.with_habits import field_model, find_habits, tell, with_habi
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.options import Options
+from weft.phases import timing
 from weft.training.blocks import choose_blocks
 from weft.training.fitting import FitResult, Outcome, fit
 
@@ -98,6 +99,7 @@ def translation_for(settings: Options, roles: Roles, rows: Measurements) -> Tran
     )
 
 
+@timing("learn")
 def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -> Learned:
     """Everything from rows; `options` go to `weft.fit`."""
     translation = translation_for(settings, roles, rows)

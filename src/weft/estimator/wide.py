@@ -23,6 +23,7 @@ from weft.kernels import SumSeparable
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.options import Options
+from weft.phases import timing
 
 __all__ = ["answering", "regional_of", "regions_table", "unexplained_variance"]
 
@@ -37,6 +38,7 @@ MATRIX_SHARE = 0.125
 PLACES_LOOKED_AT = 2000
 
 
+@timing("condition")
 def answering(settings: Options, model: Model, data: Observations, num_space: int) -> Posterior:
     """The posterior of `model` given `data`, by the setting `regions`.
 

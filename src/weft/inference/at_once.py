@@ -8,6 +8,7 @@ from typing import TypeVar
 import jax
 
 from weft.engines.cpu.threads import num_processors, single_blas_thread
+from weft.phases import on_other_threads
 
 __all__ = ["at_once"]
 
@@ -33,4 +34,4 @@ def at_once(
         if alone >= count:
             return before
         with concurrent.futures.ThreadPoolExecutor(workers) as pool:
-            return [*before, *pool.map(ready, range(alone, count))]
+            return [*before, *pool.map(on_other_threads(ready), range(alone, count))]

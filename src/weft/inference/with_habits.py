@@ -26,10 +26,12 @@ from weft.inference.prediction import IDENTITY, Emission, Marginals, Prediction
 from weft.inference.queries import checked_rows, checked_sums
 from weft.likelihoods import RowExtras
 from weft.model import Model
+from weft.phases import timing
 
 __all__ = ["PosteriorWithHabits", "field_model", "find_habits", "tell", "with_habits"]
 
 
+@timing("habits")
 def find_habits(names: Iterable[str], field: Posterior, data: Observations, num_space: int) -> tuple[Habit, ...]:
     """Those of the habits called `names` that `data` show beside `field`, which has seen just them."""
     found = (FINDERS[name](field, data, num_space) for name in names)

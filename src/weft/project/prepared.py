@@ -18,6 +18,7 @@ from weft.estimator.translation import Translation
 from weft.estimator.validation import NUM_FOLDS, ahead_of, folds_of
 from weft.inference.prediction import check_of
 from weft.options import Options
+from weft.phases import timing
 
 __all__ = ["Prepared", "check_folds", "check_question", "check_station", "check_terrain", "prepare"]
 
@@ -35,6 +36,7 @@ class Prepared(NamedTuple):
     translation: Translation
 
 
+@timing("survey")
 @in_float64
 def prepare(arguments: Mapping[str, Any], table: Any) -> Prepared:
     """Rows read and units learned as `SpaceTimeGP(**arguments).fit` does; what cannot be fitted raises as there."""

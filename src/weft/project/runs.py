@@ -3,12 +3,12 @@
 
 import dataclasses
 import pathlib
-import time
 from typing import Any, cast, final
 
 from weft.data.files import read_table, read_table_to_answer, write_pieces, write_table
 from weft.data.outputs import check_outputs
 from weft.options import Of
+from weft.phases import Recording, Timings, recording, timing
 from weft.project.evaluation import Evaluation, check_kinds, evaluate
 from weft.project.fitting import (
     Say,
@@ -39,9 +39,14 @@ class Run:
     survey: Survey
     gp: SpaceTimeGP
     files: dict[str, pathlib.Path]
-    seconds: float
+    timings: Timings
     evaluation: Evaluation | None = None
     report: ReportContent | None = None
+
+    @property
+    def seconds(self) -> float:
+        """On the clock."""
+        return self.timings.total.clock_seconds
 
     def to_json(self) -> dict[str, Any]:
         assert self.evaluation is not None
@@ -66,7 +71,11 @@ def run(settings: Settings, *, resume: bool = False, say: Say = silent, command:
 
     What could be refused only after the fit, which is long, is refused before it.
     """
-    started = time.perf_counter()
+    with recording() as account:
+        return _run(settings, account, resume=resume, say=say, command=command)
+
+
+def _run(settings: Settings, account: Recording, *, resume: bool, say: Say, command: str | None) -> Run:
     files = _files(settings)
     check_kinds(settings.evaluate.by, settings.evaluate.horizon)
     check_threshold(settings.report.threshold)
@@ -81,7 +90,7 @@ def run(settings: Settings, *, resume: bool = False, say: Say = silent, command:
     remarks = [f"fitting these rows\n{aligned(found.lines())}"]
     gp = fit_to(files["model"], found, remarks, resume=resume, say=say)
     if was_interrupted(gp):
-        return Run(found, gp, files, time.perf_counter() - started)
+        return Run(found, gp, files, account.so_far())
     say(gp.summary())
     held_out = settings.evaluate
     evaluation = evaluate(gp, found.table, held_out.by, held_out.folds, horizon=held_out.horizon)
@@ -99,9 +108,10 @@ def run(settings: Settings, *, resume: bool = False, say: Say = silent, command:
         threshold=settings.report.threshold,
         title=settings.report.title,
         command=command,
+        timings=account.so_far(),
     )
     forget(files["model"])
-    return Run(found, gp, files, time.perf_counter() - started, evaluation, report)
+    return Run(found, gp, files, account.so_far(), evaluation, report)
 
 
 def _files(settings: Settings) -> dict[str, pathlib.Path]:
@@ -116,6 +126,7 @@ def _files(settings: Settings) -> dict[str, pathlib.Path]:
     return files
 
 
+@timing("survey")
 def _rehearse(found: Survey, asked: Any, heights: Any) -> None:
     settings, prepared = found.settings, found.prepared()
     check_station(prepared, settings.report.station)

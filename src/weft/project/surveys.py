@@ -16,6 +16,7 @@ from weft.estimator.learning import options_among
 from weft.estimator.several import targets_among, targets_written, transforms_of
 from weft.notebook import facts_html
 from weft.options import Options
+from weft.phases import timing
 from weft.project.cost import Cost, cost_of
 from weft.project.duplicates import objection_to
 from weft.project.prepared import Prepared, prepare
@@ -191,6 +192,7 @@ def _several(names: Any) -> tuple[str, ...]:
     return () if names is None else (names,) if isinstance(names, str) else tuple(names)
 
 
+@timing("survey")
 def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
     """The survey of a table; with `advised`, what suits the target is added to settings: a transform or a likelihood, and
     which numbers mean that there is no value.

@@ -3,7 +3,6 @@
 
 import math
 import os
-import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from weft.estimator.habits import habits_in_words
 from weft.estimator.precision import in_float64
 from weft.inference.prior import make_prior
 from weft.likelihoods import Gaussian
+from weft.phases import Timings, spent_so_far, timing
 from weft.report.availability import build_card
 from weft.report.canvas_map import build_map, map_axes, nice_threshold
 from weft.report.components import component_figures, describe_parameters, describe_parts
@@ -45,6 +45,7 @@ _CHECKS = ("random", "station")
 KINDS_OF_CHECK = ("random", "station", "block")
 
 
+@timing("report")
 def build_report(
     gp: "SpaceTimeGP",
     table: Any = None,
@@ -60,6 +61,7 @@ def build_report(
     title: str | None = None,
     seed: int = 0,
     size: ReportSize | None = None,
+    timings: Timings | None = None,
 ) -> ReportContent:
     """Write the report of a fitted model to `path`, one HTML file that needs nothing else; what it says is returned.
 
@@ -69,7 +71,7 @@ def build_report(
     output="rows" of that table found, which is then shown and not done again. `threshold` is that of the map of
     probabilities (default: a round number near the upper tenth). `terrain` is a table with map coordinates and the
     other columns of space, such as elevation, for the map. `station` names the column with the stations' names.
-    `command` is what made the model, and `size` limits what is shown.
+    `command` is what made the model, `timings` what that took, the estimator's own unless given, and `size` limits what is shown.
     """
     check_output(path)
     check_threshold(threshold)
@@ -86,9 +88,10 @@ def build_report(
         title=title,
         seed=seed,
         size=size or ReportSize(),
+        timings=timings,
     )
     page = render(content)
-    with whole_file(path) as part:
+    with timing("write"), whole_file(path) as part:
         part.write_text(page, encoding="utf-8")
     return content
 
@@ -119,10 +122,11 @@ def gather(
     title: str | None = None,
     seed: int = 0,
     size: ReportSize,
+    timings: Timings | None = None,
 ) -> ReportContent:
     """What the report of a fitted model says; arguments as in `build_report`."""
-    started = time.perf_counter()
     gp.require_one_target()
+    earlier, begun = gp.timings_ if timings is None else timings, spent_so_far()
     evaluated = evaluated or {}
     unknown = [by for by in (*checks, *evaluated) if by not in KINDS_OF_CHECK]
     if unknown:
@@ -171,7 +175,7 @@ def gather(
         check_note=_check_note(described),
         diagnostics=(*residual_figures(in_space, in_time), *_learning_figures(gp.result_)),
         diagnostics_words=(_residual_words(looked_at, rows),),
-        reproduce=describe_run(gp, rows, command=command, seed=seed, report_seconds=time.perf_counter() - started),
+        reproduce=describe_run(gp, rows, command=command, seed=seed, timings=earlier + (spent_so_far() - begun)),
     )
 
 

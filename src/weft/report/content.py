@@ -229,11 +229,12 @@ class Check:
 @final
 @dataclasses.dataclass(frozen=True)
 class Reproduce:
-    """What it takes to make this report again."""
+    """What it takes to make this report again; of each phase: its name, processor and clock time, memory."""
 
     command: str
     config: str
     facts: tuple[Fact, ...]
+    phases: tuple[tuple[str, str, str, str], ...]
 
 
 @final

@@ -5,12 +5,12 @@ import hashlib
 import importlib.metadata
 import os
 import platform
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.phases import Timings, peak_memory
 from weft.report.content import Fact, Reproduce
 from weft.report.rows import SeenRows
 
@@ -22,9 +22,7 @@ __all__ = ["describe_run", "hash_of_rows"]
 _PACKAGES = ("weft", "jax", "numpy", "scipy", "numba", "equinox", "pandas")
 
 
-def describe_run(
-    gp: "SpaceTimeGP", rows: SeenRows, *, command: str | None, seed: int, report_seconds: float
-) -> Reproduce:
+def describe_run(gp: "SpaceTimeGP", rows: SeenRows, *, command: str | None, seed: int, timings: Timings) -> Reproduce:
     versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
     learned = f"{gp.result_.seconds:.1f} s, {gp.result_.num_evaluations} evaluations of the evidence"
     facts = (
@@ -32,12 +30,11 @@ def describe_run(
         Fact("rows (SHA-256)", hash_of_rows(rows), "of times, coordinates, covariates and values, sorted"),
         Fact("log evidence", f"{gp.posterior_.log_evidence:.6f}"),
         Fact("learning took", learned),
-        Fact("report took", f"{report_seconds:.1f} s"),
         Fact("memory", _peak_memory(), "the most this process ever held"),
         Fact("software", f"Python {platform.python_version()}, {versions}"),
         Fact("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"),
     )
-    return Reproduce(command or _in_python(gp), _settings(gp.get_params()), facts)
+    return Reproduce(command or _in_python(gp), _settings(gp.get_params()), facts, tuple(timings.cells()))
 
 
 def hash_of_rows(rows: SeenRows) -> str:
@@ -83,11 +80,5 @@ def _versions() -> dict[str, str]:
 
 
 def _peak_memory() -> str:
-    try:
-        import resource
-    except ImportError:
-        # Windows does not say.
-        return "unknown"
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # Kilobytes on Linux, bytes on macOS.
-    return f"{peak / (2**20 if sys.platform == 'darwin' else 2**10):,.0f} MB"
+    peak = peak_memory()
+    return f"{peak / 1e6:,.0f} MB" if peak else "unknown"

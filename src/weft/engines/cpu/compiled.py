@@ -24,6 +24,7 @@ from weft.engines.cpu.blocks import Adjoint, Belief, Frame
 from weft.engines.cpu.draws import Draws, KeptDraws, run_draws_backward, run_draws_forward
 from weft.engines.cpu.filter import Kept, Series, Stretch, run_forward
 from weft.engines.cpu.work import Work
+from weft.phases import timing
 
 # numba's settings are set when it is imported, which a type checker cannot see.
 SETTINGS: Any = numba.config
@@ -144,7 +145,7 @@ def _loading() -> Iterator[None]:
     before, folder = SETTINGS.CACHE_DIR, cache_folder()
     SETTINGS.CACHE_DIR = "" if folder is None else str(folder)
     try:
-        with install_listener("numba:compile", _Notice()):
+        with timing("compile"), install_listener("numba:compile", _Notice()):
             yield
     finally:
         SETTINGS.CACHE_DIR = before

@@ -21,6 +21,7 @@ from weft.data.layout import Layout
 from weft.engines.base import filter_flops
 from weft.engines.cpu.adjoint import Gradient
 from weft.engines.cpu.blocks import Adjoint
+from weft.engines.cpu.compiled import kernels
 from weft.engines.cpu.ends import Meeting, Side, meet, well_conditioned
 from weft.engines.cpu.filter import Asked, Series
 from weft.engines.cpu.interrupts import Brake
@@ -129,6 +130,8 @@ def filter_ends(
     asked: Asked,
 ) -> tuple[list[End], Meeting | None, float, Brake]:
     """Run `work` forward from both ends if they can meet at `split`, else from the start: the ends, their meeting, the log normaliser."""
+    # Loaded or compiled on this thread, before two of them want it.
+    kernels()
     brake = Brake()
     by_row = np.empty_like(problem.observed.value), np.empty_like(problem.observed.precision)
     if split is not None:

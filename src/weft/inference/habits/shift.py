@@ -23,6 +23,7 @@ from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
 from weft.inference.habits.base import Habit, Places, Times, Version, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
+from weft.phases import timing
 
 __all__ = ["Shift", "find_shift"]
 
@@ -148,6 +149,7 @@ class Shift(Habit):
         return np.where(number >= 0, self.shift[number], 0)[np.asarray(data.grouping.place_of_row)]
 
 
+@timing("habits")
 def find_shift(field: Posterior | None, data: Observations, num_space: int) -> Shift | None:
     """Places of `data` whose dates are off; None where there are none, or times are not regular. It needs no field."""
     step = _regular_step(data.times)
