@@ -2,9 +2,12 @@
 """Fetching the original files from those who publish them.
 
 A broken download goes on where it stopped. None of these files is frozen: NOAA and HM Land Registry go on adding to
-them, so a checksum is written down beside the file when it first comes, and checked whenever it is asked for again.
+them (the latter every month), so no checksum of theirs can stand here. They come over HTTPS only, as many bytes as were
+announced, and must begin as a file of their kind does; then a checksum is written down beside the file, and checked
+whenever it is asked for again.
 """
 
+import csv
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -36,16 +39,22 @@ NASADEM = "https://e4ftl01.cr.usgs.gov/MEASURES/NASADEM_HGT.001/2000.02.11"
 PIECE_BYTES = 1 << 16
 ATTEMPTS = 5
 TIMEOUT_SECONDS = 60.0
+# With what a file begins, by the end of its name. A page that asks for a password, or says it is sorry, comes as well-behaved as a file.
+BEGINNINGS = {".gz": b"\x1f\x8b", ".zip": b"PK"}
+PRICE_PAID_FIELDS = 16
 
 
 @dataclass(frozen=True)
 class Source:
-    """A published file: the name it is kept under, its address, and its checksum if it never changes."""
+    """A published file: the name it is kept under, its address, its checksum if it never changes, and if it is
+    separated by commas the number of fields of its first line.
+    """
 
     name: str
     address: str
     sha256: str | None = None
     account: str = ""
+    fields: int | None = None
 
 
 def ghcn_by_year(year: int) -> Source:
@@ -60,7 +69,7 @@ def ghcn_by_station(station: str) -> Source:
 
 def price_paid_year(year: int) -> Source:
     """All sales of one year."""
-    return Source(f"pp-{year}.csv", f"{LAND_REGISTRY}/pp-{year}.csv")
+    return Source(f"pp-{year}.csv", f"{LAND_REGISTRY}/pp-{year}.csv", fields=PRICE_PAID_FIELDS)
 
 
 def nasadem_tile(name: str) -> Source:
@@ -76,8 +85,12 @@ SOURCES: Mapping[str, Source] = {
         Source("ghcnd-inventory.txt", f"{NOAA}/ghcnd-inventory.txt"),
         Source("ghcnd_all.tar.gz", f"{NOAA}/ghcnd_all.tar.gz"),
         Source("ghcnd_hcn.tar.gz", f"{NOAA}/ghcnd_hcn.tar.gz"),
-        Source("pp-complete.csv", f"{LAND_REGISTRY}/pp-complete.csv"),
-        Source("pp-monthly-update-new-version.csv", f"{LAND_REGISTRY}/pp-monthly-update-new-version.csv"),
+        Source("pp-complete.csv", f"{LAND_REGISTRY}/pp-complete.csv", fields=PRICE_PAID_FIELDS),
+        Source(
+            "pp-monthly-update-new-version.csv",
+            f"{LAND_REGISTRY}/pp-monthly-update-new-version.csv",
+            fields=PRICE_PAID_FIELDS,
+        ),
         Source(
             "National_Statistics_Postcode_Lookup_UK_Coordinates.csv",
             "https://opendata.camden.gov.uk/api/views/77ra-mbbn/rows.csv?accessType=DOWNLOAD",
@@ -128,6 +141,12 @@ def fetch(source: Source | str, folder: str | Path, *, progress: bool | None = N
     if source.account:
         raise ValueError(f"{source.name} needs {source.account}; get it from {source.address} and put it into {folder}")
     _retrieve(source, folder, progress)
+    if not _begins_as_it_should(source, path):
+        path.unlink()
+        raise ValueError(
+            f"what {source.address} sent does not begin as {source.name} does, and was removed; its publisher may have "
+            "moved it, or asks for something first: open the address in a browser"
+        )
     if source.sha256 is None:
         _write_record(record, pooch.file_hash(str(path)), source.name)
     return path
@@ -157,6 +176,16 @@ def _retrieve(source: Source, folder: Path, progress: bool | None) -> None:
         raise ValueError(f"{source.address} sent a file with another SHA-256 than {source.sha256}") from error
     finally:
         logger.setLevel(level)
+
+
+def _begins_as_it_should(source: Source, path: Path) -> bool:
+    with path.open("rb") as file:
+        first = file.readline(PIECE_BYTES)
+    if source.fields is not None:
+        return len(next(csv.reader([first.decode("utf-8", "replace")]), [])) == source.fields
+    if path.suffix in BEGINNINGS:
+        return first.startswith(BEGINNINGS[path.suffix])
+    return bool(first) and not first.lstrip().startswith(b"<")
 
 
 def _recorded(record: Path) -> str | None:

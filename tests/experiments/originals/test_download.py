@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Fetching from a server on this machine that can break off, change its files and forget how to resume."""
 
+import dataclasses
 import hashlib
 import http.server
+import pathlib
 import re
 import socket
 import threading
@@ -190,11 +192,47 @@ def test_an_experiment_is_all_its_files(publisher, tmp_path, monkeypatch):
     assert [path.name for path in fetch_experiment("both", tmp_path)] == ["a", "b"]
 
 
+MADE = [ghcn_by_year(2017), ghcn_by_station("USW00024233"), price_paid_year(2019), nasadem_tile("n47w125")]
+PAGE = b"<!DOCTYPE html>\n<html>we are sorry</html>"
+
+
 def test_one_download_was_plain_http_without_a_checksum(publisher, tmp_path):
-    made = [ghcn_by_year(2017), ghcn_by_station("USW00024233"), price_paid_year(2019), nasadem_tile("n47w125")]
-    assert all(source.address.startswith("https://") for source in [*SOURCES.values(), *made])
+    assert all(source.address.startswith("https://") for source in [*SOURCES.values(), *MADE])
     fetch(Source("file.bin", publisher.address()), tmp_path)
     assert (tmp_path / "file.bin.sha256").read_text().split()[0] == hashlib.sha256(CONTENT).hexdigest()
+
+
+def test_no_plain_http_address_stands_in_the_sources():
+    """Whoever declares a download declares it somewhere in src; names of XML and addresses of this machine are no downloads."""
+    folder = pathlib.Path(download.__file__).parents[2]
+    files = [path for path in folder.rglob("*") if path.suffix in {".py", ".pyi", ".json", ".toml", ".html", ".js"}]
+    assert len(files) > 200
+    found = {
+        (path.name, address)
+        for path in files
+        for address in re.findall(r"http://[^\s\"'<>)]*", path.read_text())
+        if not address.startswith(("http://www.w3.org/", "http://127.0.0.1"))
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize("declared", [*SOURCES.values(), *MADE], ids=lambda source: source.name)
+def test_a_page_that_says_sorry_is_not_taken_for_the_file(declared, publisher, tmp_path):
+    publisher.content = PAGE
+    source = dataclasses.replace(declared, address=publisher.address(), account="")
+    with pytest.raises(ValueError, match=f"does not begin as {re.escape(source.name)} does, and was removed"):
+        fetch(source, tmp_path)
+    assert names(tmp_path) == []
+
+
+def test_prices_paid_have_sixteen_fields(publisher, tmp_path):
+    line = b'"{A}","95000","2013-06-07 00:00","SW19 1AA","F","N","F","","1B","COWPER ROAD, WEST","","L","M","G","A","A"\n'
+    publisher.content = 3 * line
+    source = dataclasses.replace(price_paid_year(2013), address=publisher.address())
+    assert fetch(source, tmp_path / "whole").read_bytes() == 3 * line
+    publisher.content = line.replace(b'"A","A"', b'"A"')
+    with pytest.raises(ValueError, match="does not begin as pp-2013"):
+        fetch(source, tmp_path / "short")
 
 
 def test_a_secret_address_that_leads_to_an_open_one(publisher, tmp_path, monkeypatch):
