@@ -85,8 +85,9 @@ $(LOWEST)/.installed: pyproject.toml
 
 SEED ?= 1
 fuzz: $(INSTALLED)
-	WEFT_FUZZ=20 WEFT_FUZZ_SEED=$(SEED) WEFT_FUZZ_RESULTS=benchmarks/results/fuzz-$(SEED).json WEFT_TESTS_CHECK_SHAPES=no \
-	$(BIN)/pytest tests/trust/test_fuzz.py tests/trust/test_verb_faults.py --hypothesis-seed=$(SEED)
+	WEFT_FUZZ=20 WEFT_FUZZ_SEED=$(SEED) WEFT_FUZZ_RESULTS=benchmarks/results/fuzz-$(SEED).json \
+	WEFT_FAULT_RESULTS=benchmarks/results/faults.json WEFT_TESTS_CHECK_SHAPES=no \
+	$(BIN)/pytest tests/trust/test_fuzz.py tests/trust/test_faults.py tests/trust/test_verb_faults.py --hypothesis-seed=$(SEED)
 
 kill: $(INSTALLED)
 	$(BIN)/python -W ignore -m tests.trust.killing writers $(SEED) 200

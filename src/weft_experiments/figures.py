@@ -14,6 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from numpy import ndarray
 
+from weft.data.atomic import write_whole
+
 __all__ = ["BLACK", "COLOURS", "MARKERS", "draw_map", "new_figure", "save"]
 
 # Okabe and Ito's colours, which stay apart for the colour-blind.
@@ -45,7 +47,7 @@ def save(figure: Figure, folder: pathlib.Path, name: str) -> str:
         figure.savefig(drawn, format="png", metadata={"Software": None}, pil_kwargs={"optimize": True})
     if drawn.tell() > MOST_BYTES:
         drawn = in_few_colours(drawn)
-    (folder / name).write_bytes(drawn.getvalue())
+    write_whole(folder / name, drawn.getvalue())
     return name
 
 

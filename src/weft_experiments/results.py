@@ -24,6 +24,7 @@ import jax
 import numpy as np
 
 from weft import __version__
+from weft.data.atomic import write_whole
 from weft.engines.cpu.threads import num_processors
 from weft_experiments.options import RunOptions
 
@@ -95,10 +96,10 @@ def measured_page(name: str, experiment: ModuleType, options: RunOptions) -> pat
         },
     }
     numbers = options.output / NUMBERS_FILE
-    numbers.write_text(json.dumps(results, indent=1, default=plain) + "\n")
+    write_whole(numbers, json.dumps(results, indent=1, default=plain) + "\n")
     page = options.output / PAGE_FILE
     # From the file, so that the page can be made again from it to the letter.
-    page.write_text(experiment.page(json.loads(numbers.read_text())))
+    write_whole(page, experiment.page(json.loads(numbers.read_text())))
     steps.path.unlink(missing_ok=True)
     return page
 
@@ -131,7 +132,7 @@ class Steps:
                 "processor_seconds": self.spent["processor_seconds"] + time.process_time(),
                 "peak_memory_bytes": max(self.spent["peak_memory_bytes"], peak_memory()),
             }
-            self.path.write_text(json.dumps(self.kept, default=plain))
+            write_whole(self.path, json.dumps(self.kept, default=plain))
         return self.kept["done"][step]
 
 

@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""A system that fails at the n-th call, and files that may not grow: what can go wrong while something is written."""
+"""A system that fails at the n-th call, and files that may not grow: what can go wrong while something is written.
 
+How many faults of each kind were survived, by what was writing, goes to the file that WEFT_FAULT_RESULTS names (`make fuzz`).
+"""
+
+import atexit
 import contextlib
 import errno
+import json
 import os
+import pathlib
 import resource
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -16,6 +22,25 @@ from weft.data import atomic
 CALLS = ("fsync", "replace", "open", "exchange")
 # So many calls are more than anything here makes.
 MOST_CALLS = 400
+# Whoever wrote, the kind of fault, and how many of it were survived.
+SURVIVED: dict[str, dict[str, int]] = {}
+
+
+def survived(writer: str, fault: str, count: int = 1) -> None:
+    """Note that a writer left the old or the new after so many faults of a kind."""
+    of_writer = SURVIVED.setdefault(writer, {})
+    of_writer[fault] = of_writer.get(fault, 0) + count
+
+
+def _write_survived(path: str) -> None:
+    total = sum(sum(of_writer.values()) for of_writer in SURVIVED.values())
+    record = {"total": total, "faults survived, by what was writing": dict(sorted(SURVIVED.items()))}
+    pathlib.Path(path).write_text(json.dumps(record, indent=1) + "\n")
+
+
+if os.environ.get("WEFT_FAULT_RESULTS"):
+    # The folder that tests run in may be gone by then.
+    atexit.register(_write_survived, os.path.abspath(os.environ["WEFT_FAULT_RESULTS"]))
 
 
 class Faults:
@@ -26,6 +51,10 @@ class Faults:
         self.fails_at = fails_at
         self.calls = 0
 
+    @property
+    def failed(self) -> bool:
+        return self.calls >= self.fails_at
+
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         self.calls += 1
         if self.calls == self.fails_at:
@@ -35,13 +64,13 @@ class Faults:
 
 def each_failing_call(
     call: str, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple["contextlib.AbstractContextManager[Faults]", int]]:
+) -> Iterator[tuple["contextlib.AbstractContextManager[Faults]", Faults]]:
     """For n = 1, 2, ... a context in which the n-th `call` fails; ends after the first in which nothing failed any more."""
     holder: Any = atomic if call == "exchange" else os
     for fails_at in range(1, MOST_CALLS):
         fault = Faults(getattr(holder, call), fails_at)
-        yield _patched(monkeypatch, holder, call, fault), fails_at
-        if fault.calls < fails_at:
+        yield _patched(monkeypatch, holder, call, fault), fault
+        if not fault.failed:
             return
     pytest.fail(f"there are more than {MOST_CALLS} calls of {call}")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from weft.data.archive import read_archive, write_archive
-from weft.data.atomic import whole_file
+from weft.data.atomic import write_whole
 from weft.data.files import read_table, write_pieces
 from weft.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 
@@ -40,8 +40,7 @@ def _write_checkpoint(path: pathlib.Path, version: int) -> None:
 
 
 def _write_page(path: pathlib.Path, version: int) -> None:
-    with whole_file(path) as part:
-        part.write_text(json.dumps([version] * 50))
+    write_whole(path, json.dumps([version] * 50))
 
 
 TABLE = Format(_write_table, _read_table)

@@ -19,32 +19,46 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 
 import weft
+import weft.demo
 import weft.project.answers
 import weft.project.evaluation
 import weft.project.fitting
 import weft.project.runs
 import weft.project.starting_file
 import weft.report.build
+import weft_experiments.registry
 from tests.estimator.tables import station_table
-from tests.trust.faults import CALLS, each_failing_call, files_of_at_most
+from tests.trust.faults import CALLS, each_failing_call, files_of_at_most, survived
 from tests.trust.fuzzing import TIMES_MORE, inside_new_folder
 from weft.cli import main
 from weft.data.archive import read_archive
-from weft.data.atomic import check_output
+from weft.data.atomic import check_output, write_whole
 from weft.data.files import read_table, write_table
 from weft.project.evaluation import evaluate
 from weft.project.settings import Settings, read_settings
 from weft.project.surveys import Survey, survey_file
 from weft.report.size import ReportSize
 from weft.training.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from weft_experiments.figures import new_figure
+from weft_experiments.figures import save as save_figure
+from weft_experiments.results import Steps
 
 MODEL = pathlib.Path(__file__).parent.parent / "kept" / "files" / "estimator.weft"
 ENDINGS = ("csv", "csv.gz", "parquet", "nc", "zarr")
 NUM_ASKED = 7
-# What a whole page, picture or config ends with.
-ENDS_OF_TEXT = {".html": "</html>", ".svg": "</svg>", ".toml": ""}
+# What a whole page, picture, config or list of numbers ends with.
+ENDS = {
+    ".html": b"</html>",
+    ".svg": b"</svg>",
+    ".png": b"IEND\xaeB`\x82",
+    ".pdf": b"%%EOF",
+    ".toml": b"",
+    ".md": b"end",
+    ".json": b"}",
+}
 pytestmark = pytest.mark.filterwarnings("default")
 
 
@@ -79,11 +93,25 @@ VERBS: dict[str, Verb] = {
         for end in (ENDINGS if TIMES_MORE > 1 else (ENDINGS[place % 4],))
     },
     "report": Verb(("report", "m.weft", "-o", "page.html"), ("page.html",)),
-    "plot": Verb(("plot", "m.weft", "map", "-o", "p.svg"), ("p.svg",)),
+    **{
+        f"plot to {end}": Verb(("plot", "m.weft", "map", "-o", f"p.{end}"), (f"p.{end}",))
+        for end in (("svg", "png", "pdf") if TIMES_MORE > 1 else ("svg",))
+    },
     "init": Verb(("init", "t.csv", "--force", "-o", "c.toml"), ("c.toml",)),
-    "score": Verb(("score", "m.weft", "asked.csv", "--rows", "s.parquet"), ("s.parquet",)),
-    "evaluate": Verb(
-        ("evaluate", "t.csv", "--model", "m.weft", "-o", "s.csv", "--rows", "s.parquet"), ("s.csv", "s.parquet")
+    **{
+        f"score to {end}": Verb(("score", "m.weft", "asked.csv", "--rows", f"s.{end}"), (f"s.{end}",))
+        for end in (ENDINGS if TIMES_MORE > 1 else ("parquet",))
+    },
+    **{
+        f"evaluate to {end}": Verb(
+            ("evaluate", "t.csv", "--model", "m.weft", "-o", f"s.{end}", "--rows", f"rows.{end}"),
+            (f"s.{end}", f"rows.{end}"),
+        )
+        for end in (ENDINGS if TIMES_MORE > 1 else ("csv",))
+    },
+    "demo": Verb(("demo", "-o", "demo"), ("demo/map.png", "demo/model.weft", "demo/report.html")),
+    "reproduce": Verb(
+        ("reproduce", "emission", "--quick", "-o", "paper"), ("paper/expected.json", "paper/README.md", "paper/p.png")
     ),
     **{
         f"run to {end}": Verb(
@@ -120,18 +148,23 @@ def ready() -> Iterator[pathlib.Path]:
         table.tail(3).assign(time=lambda rows: rows["time"] + pd.Timedelta("3D")).to_csv("more.csv", index=False)
         shutil.copy(MODEL, "m.weft")
         pathlib.Path("weft.toml").write_text(DATA)
-        os.mkdir("old")
+        for name in ("old", "old/demo", "old/paper", "demo", "paper"):
+            os.mkdir(name)
         gp = weft.load(MODEL)
         assert isinstance(gp, weft.SpaceTimeGP)
         gp.save("old/new.weft")
         updated = copy.copy(gp).update(read_table("more.csv"))
         write_checkpoint("old/new.weft.checkpoint", Checkpoint("f", ("a",), (), np.array([0.5]), (), 1))
-        for name in ("page.html", "p.svg", "c.toml"):
-            pathlib.Path(f"old/{name}").write_text("old")
+        gp.save("old/demo/model.weft")
+        for verb in VERBS.values():
+            for name in verb.outputs:
+                if pathlib.Path(name).suffix in ENDS:
+                    pathlib.Path(f"old/{name}").write_text("old")
         for end in ENDINGS:
             pathlib.Path(f"run-{end}.toml").write_text(DATA + MORE.format(end=end))
             write_table(pd.DataFrame({"old": np.ones(4)}), f"old/p.{end}")
-            write_table(pd.DataFrame({"old": np.ones(4)}), f"old/s.{end}")
+            for name in ("s", "rows"):
+                write_table(pd.DataFrame({"old": np.ones(4)}), f"old/{name}.{end}")
         evaluation = evaluate(gp, table, ("random",), 2)
         content = weft.report.build.gather(gp, table, evaluated=evaluation.rows, size=ReportSize())
 
@@ -166,7 +199,26 @@ def ready() -> Iterator[pathlib.Path]:
         page = weft.report.build.render(content)
         patch.setattr(weft.report.build, "gather", lambda *given, **options: content)
         patch.setattr(weft.report.build, "render", lambda content: page)
+        patch.setattr(weft_experiments.registry, "experiment", lambda name: PAPER)
+        patch.setattr(weft.demo, "draw_map", lambda *given: write_whole(given[2], png()))
+        patch.setattr(weft.SpaceTimeGP, "fit", lambda gp, *given: vars(gp).update(vars(updated)))
         yield folder
+
+
+def png() -> bytes:
+    drawn = io.BytesIO()
+    Figure(figsize=(1.0, 1.0)).savefig(drawn, format="png")
+    return drawn.getvalue()
+
+
+def measured(options: Any) -> dict[str, Any]:
+    figure, _ = new_figure(1, 1)
+    return {"figure": save_figure(figure, options.output, "p.png"), "step": Steps("emission", options).once("a", dict)}
+
+
+# An experiment that measures nothing, and writes what every one of them writes.
+PAPER = types.ModuleType("paper")
+vars(PAPER).update(measure=measured, page=lambda results: f"{results['figure']}, the end")
 
 
 def _is_new_model(path: pathlib.Path) -> bool:
@@ -187,10 +239,10 @@ def _is_new_table(path: pathlib.Path) -> bool:
 
 def is_new(path: pathlib.Path) -> bool:
     """Whether it is the new one; fails where it is neither."""
-    if path.suffix in ENDS_OF_TEXT:
-        text = path.read_text()
-        assert text == "old" or text.rstrip().endswith(ENDS_OF_TEXT[path.suffix])
-        return text != "old"
+    if path.suffix in ENDS:
+        content = path.read_bytes()
+        assert content == b"old" or content.rstrip().endswith(ENDS[path.suffix])
+        return content != b"old"
     if path.suffix == ".checkpoint":
         # Of a fit that needs it no more it is removed.
         return not path.exists() or read_checkpoint(path, "f").num_evaluations == 2
@@ -230,16 +282,22 @@ def test_the_nth_call_of_a_command_fails(
 ) -> None:
     verb, failed = VERBS[name], 0
     for call in CALLS:
-        for fault, _ in each_failing_call(call, monkeypatch):
-            failed += attempt(verb, fault) == 2
+        for context, fault in each_failing_call(call, monkeypatch):
+            refused = attempt(verb, context) == 2
+            assert fault.failed or not refused, "it was refused for another reason"
+            survived(name, call, int(refused))
+            failed += refused
     assert failed >= 2 * len(verb.outputs)
     _assert_nothing_left(ready, verb)
 
 
-@pytest.mark.parametrize("name", ["update", "run to csv", *(f"predict to {end}" for end in ENDINGS)])
+@pytest.mark.parametrize(
+    "name", VERBS if TIMES_MORE > 1 else ["update", "run to csv", *(f"predict to {end}" for end in ENDINGS)]
+)
 def test_the_disk_ends_under_a_command(name: str, ready: pathlib.Path, attempt: Callable[..., int]) -> None:
     verb = VERBS[name]
     statuses = [attempt(verb, files_of_at_most(size)) for size in (1, 100, 700)]
     assert statuses[0] == 2
+    survived(name, "write", sum(status == 2 for status in statuses))
     assert attempt(verb, contextlib.nullcontext()) == 0
     _assert_nothing_left(ready, verb)

@@ -15,7 +15,7 @@ from weft.data.leftovers import clear_leftovers, release, temporary_name
 from weft.data.renaming import exchange
 from weft.data.special import refuse_special
 
-__all__ = ["check_output", "whole_file", "whole_folder"]
+__all__ = ["check_output", "whole_file", "whole_folder", "write_whole"]
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -60,6 +60,12 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[pathlib.Path]:
     finally:
         part.unlink(missing_ok=True)
         release(part)
+
+
+def write_whole(path: str | os.PathLike[str], content: str | bytes) -> None:
+    """A file of this content (text as UTF-8), whole or not at all."""
+    with whole_file(path) as part:
+        part.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,9 @@ from jaxtyping import Float, Int
 
 from weft.state_space.chain import Chain, ComponentChain, Queries, Rows
 
+# As much above 1 as rounding makes of it where entries are still worth something.
+HIGHEST_CORRELATION = 1 + 1e-8
+
 
 @dataclasses.dataclass(frozen=True)
 class Seen:
@@ -56,11 +59,15 @@ def square_root(covariance: Float[np.ndarray, "... size size"]) -> Float[np.ndar
     """R with R R' = covariance, also where that is singular (a static component, a step of length zero).
 
     Each entry is right to the rounding of its own size: of a level and a slope over 1e9 seconds, variances differ by 1e18,
-    and eigenvectors of the covariance itself would leave the slope nothing but the rounding of the level.
+    and eigenvectors of the covariance itself would leave the slope nothing but the rounding of the level. What has no variance has no
+    covariance either, and no correlation exceeds 1: where a covariance is the rounding of larger ones, its own entries need not agree.
     """
     variance = np.diagonal(covariance, axis1=-2, axis2=-1)
-    deviation = np.sqrt(np.where(variance > 0, variance, 1.0))
-    values, vectors = np.linalg.eigh(covariance / deviation[..., :, None] / deviation[..., None, :])
+    varies = variance > 0
+    deviation = np.sqrt(np.where(varies, variance, 1.0))
+    correlation = covariance / deviation[..., :, None] / deviation[..., None, :]
+    correlation = np.where(varies[..., :, None] & varies[..., None, :], correlation, 0.0)
+    values, vectors = np.linalg.eigh(np.clip(correlation, -HIGHEST_CORRELATION, HIGHEST_CORRELATION))
     return deviation[..., :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from weft.data.atomic import whole_file
+from weft.data.atomic import write_whole
 from weft.data.inspect import guess_columns
 from weft.data.outputs import check_outputs
 from weft.options import written_options
@@ -58,8 +58,7 @@ def start(settings: Settings, output: str | os.PathLike[str], *, replace: bool =
         evaluate=EvaluateSettings(by=_worth_holding_out(found)),
         report=ReportSettings(station=None if station is None else station.columns[0]),
     )
-    with whole_file(output) as part:
-        part.write_text(_starting_text(settings, reasons, notes), encoding="utf-8")
+    write_whole(output, _starting_text(settings, reasons, notes))
     return StartingFile(settings, reasons, notes)
 
 

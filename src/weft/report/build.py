@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
-from weft.data.atomic import check_output, whole_file
+from weft.data.atomic import check_output, write_whole
 from weft.estimator.components import PLACES, degenerate_scales
 from weft.estimator.fitted import Fitted
 from weft.estimator.habits import habits_in_words
@@ -91,8 +91,8 @@ def build_report(
         timings=timings,
     )
     page = render(content)
-    with timing("write"), whole_file(path) as part:
-        part.write_text(page, encoding="utf-8")
+    with timing("write"):
+        write_whole(path, page)
     return content
 
 

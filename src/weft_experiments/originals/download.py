@@ -19,6 +19,8 @@ import requests
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from weft.data.atomic import write_whole
+
 __all__ = [
     "EXPERIMENTS",
     "SOURCES",
@@ -148,7 +150,7 @@ def fetch(source: Source | str, folder: str | Path, *, progress: bool | None = N
             "moved it, or asks for something first: open the address in a browser"
         )
     if source.sha256 is None:
-        _write_record(record, pooch.file_hash(str(path)), source.name)
+        write_whole(record, f"{pooch.file_hash(str(path))}  {source.name}\n")
     return path
 
 
@@ -190,12 +192,6 @@ def _begins_as_it_should(source: Source, path: Path) -> bool:
 
 def _recorded(record: Path) -> str | None:
     return record.read_text().split()[0] if record.exists() else None
-
-
-def _write_record(record: Path, checksum: str, name: str) -> None:
-    draft = record.with_name(f"{record.name}.part")
-    draft.write_text(f"{checksum}  {name}\n")
-    os.replace(draft, record)
 
 
 @dataclass(frozen=True)

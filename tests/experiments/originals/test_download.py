@@ -226,7 +226,9 @@ def test_a_page_that_says_sorry_is_not_taken_for_the_file(declared, publisher, t
 
 
 def test_prices_paid_have_sixteen_fields(publisher, tmp_path):
-    line = b'"{A}","95000","2013-06-07 00:00","SW19 1AA","F","N","F","","1B","COWPER ROAD, WEST","","L","M","G","A","A"\n'
+    line = (
+        b'"{A}","95000","2013-06-07 00:00","SW19 1AA","F","N","F","","1B","COWPER ROAD, WEST","","L","M","G","A","A"\n'
+    )
     publisher.content = 3 * line
     source = dataclasses.replace(price_paid_year(2013), address=publisher.address())
     assert fetch(source, tmp_path / "whole").read_bytes() == 3 * line

@@ -135,11 +135,13 @@ def absorb(frame, batch, belief, gain, factor, work):
         worked, loss = condition(frame, rank, gain, factor, work)
     else:
         read_columns(frame, num_bottleneck, work.read_covariance, work.bottleneck_covariance)
-        worked, remainder, error = compress_by_gram(frame, batch, work)
+        worked, remainder, error, lost = compress_by_gram(frame, batch, work)
         if worked:
             worked, loss = condition(frame, rank, gain, factor, work)
         if worked:
             worked = error * remaining_variance(frame, rank, gain, work) <= GRAM_TOLERANCE * count
+            # Where values are thousands of noise deviations from what was expected, and may well be: the variance of f is as large.
+            worked = worked and lost <= GRAM_TOLERANCE * (count + loss + remainder)
         if not worked:
             remainder = compress_by_rotation(frame, batch, work)
             worked, loss = condition(frame, rank, gain, factor, work)

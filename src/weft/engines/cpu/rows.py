@@ -15,7 +15,8 @@ from weft.engines.cpu.blocks import clear, copy
 from weft.engines.cpu.lanes import scale
 
 # A Gram matrix knows directions without information only to its own rounding: this many units of it are added before factoring.
-GRAM_JITTER = 8 * np.finfo(np.float64).eps
+ROUNDING = float(np.finfo(np.float64).eps)
+GRAM_JITTER = 8 * ROUNDING
 SMALLEST_CORNER = 1e-15
 # The trace of information where no row has any: its square is a number still.
 SMALLEST = 1e-150
@@ -86,7 +87,8 @@ def whiten(batch, num_bottleneck, centre, target, residuals):
 def compress_by_gram(frame, batch, work):
     """E as a Cholesky factor of the rows' Gram matrix: fast, and exact where no direction is without information.
 
-    Returns whether it worked, the remainder and the largest rounding error of the Gram matrix.
+    Returns whether it worked, the remainder, the largest rounding error of the Gram matrix, and that of the remainder, which is what is
+    left of the residuals' sum of squares.
     """
     num_bottleneck, chunk = frame.num_bottleneck, len(work.row_residuals)
     gram, upper, innovation = work.gram, work.whitened_rows, work.innovation
@@ -115,11 +117,12 @@ def compress_by_gram(frame, batch, work):
         for j in range(i + 1, num_bottleneck):
             upper[row + j] = gram[j * num_bottleneck + i]
     if not factor(frame.routines, num_bottleneck, upper, work.info):
-        return False, 0.0, error
+        return False, 0.0, error, 0.0
+    lost = ROUNDING * remainder
     substitute(num_bottleneck, upper, innovation)
     for i in range(num_bottleneck):
         remainder -= innovation[i] * innovation[i]
-    return True, max(remainder, 0.0), error
+    return True, max(remainder, 0.0), error, lost
 
 
 @njit(**OPTIONS)
