@@ -61,13 +61,14 @@ class Problem(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """By definition; `terms` is the sum of the sizes of what the evidence is made of."""
+    """By definition; `terms` is the sum of the sizes of what the evidence is made of, `ratio` as in `condition_number`."""
 
     evidence: Any
     terms: Any
     mean: np.ndarray
     covariance: np.ndarray
     prior_variance: np.ndarray
+    ratio: Any
 
 
 def exact(values: Any) -> np.ndarray:
@@ -288,9 +289,7 @@ def spatial(component: Component, theta: Any, data: np.ndarray, asked: np.ndarra
         across = explained_by_waves(kernel, theta, asked, data, problem)
         return Spatial(within, across, positive(variance - np.diagonal(within)), variance)
     points = data if isinstance(basis, str) else basis
-    gram = matrix(kernel, theta, points, points)
-    jitter = (RELATIVE_JITTER + 4 * len(points) * ROUNDING) * max(np.diagonal(gram))
-    gram = gram + jitter * np.eye(len(points), dtype=int).astype(object)
+    gram = with_jitter(kernel, theta, points)
     if isinstance(basis, str):
         return Spatial(gram, matrix(kernel, theta, asked, data), nothing, variance)
     known = matrix(kernel, theta, points, data)
@@ -298,6 +297,29 @@ def spatial(component: Component, theta: Any, data: np.ndarray, asked: np.ndarra
     within = known.T @ solved
     across = matrix(kernel, theta, asked, points) @ solved
     return Spatial(within, across, positive(variance - np.diagonal(within)), variance)
+
+
+def with_jitter(kernel: Kernel, theta: Any, points: np.ndarray) -> np.ndarray:
+    gram = matrix(kernel, theta, points, points)
+    jitter = (RELATIVE_JITTER + 4 * len(points) * ROUNDING) * max(np.diagonal(gram))
+    return gram + jitter * np.eye(len(points), dtype=int).astype(object)
+
+
+def condition_number(problem: Problem, theta: Any, found: Answer) -> Any:
+    """(1 + reach)^2 times the largest prior variance beside the smallest noise variance (`found.ratio`).
+
+    A covariance of rows is known to the rounding of the largest prior variance, and by pseudo-points to (1 + reach)^2 times that: reach is
+    the largest sum of the sizes of what they are weighted with at a place, 1 where they surround it. Noise is what tells such
+    covariances apart, so digits are lost by the ratio of the two, whatever the algorithm.
+    """
+    reach = mp.mpf(1)
+    places = exact(np.concatenate([problem.places, problem.asked_places]))
+    for component in problem.components:
+        if not isinstance(component.basis, str):
+            known = matrix(component.space, theta, component.basis, places)
+            weights = solve(factor(with_jitter(component.space, theta, component.basis)), known)
+            reach = max(reach, *(sum(abs(column)) for column in weights.T))
+    return (1 + reach) ** 2 * found.ratio
 
 
 def positive(values: np.ndarray) -> np.ndarray:
@@ -334,6 +356,7 @@ def answer(problem: Problem, theta: Any, *, sites: tuple[np.ndarray, np.ndarray]
             dtype=object,
         )
         values, power = exact(problem.values), mp.mpf(problem.power)
+        smallest = min(noise)
         effective = noise + power * rest
         ratio = rest / noise
         charge = sum(ratio) / 2
@@ -341,6 +364,7 @@ def answer(problem: Problem, theta: Any, *, sites: tuple[np.ndarray, np.ndarray]
             charge = (1 - power) / (2 * power) * sum(mp.log(1 + power * share) for share in ratio)
     else:
         values, effective, charge = exact(sites[0]), 1 / exact(sites[1]), mp.mpf(0)
+        smallest = min(effective)
     factored = factor(k_ff + np.diag(effective))
     solved = solve(factored, values)
     quadratic = values @ solved / 2
@@ -353,6 +377,7 @@ def answer(problem: Problem, theta: Any, *, sites: tuple[np.ndarray, np.ndarray]
         mean=k_af @ solved,
         covariance=k_aa - k_af @ solve(factored, k_af.T),
         prior_variance=np.diagonal(k_aa),
+        ratio=max([*signal, *np.diagonal(k_aa)]) / smallest,
     )
 
 
