@@ -8,14 +8,13 @@ count, so that other work on the machine is not taken for theirs. Results go to 
 """
 
 import argparse
-import os
 import pathlib
 import subprocess
 import sys
 
+from checkouts import HERE, environment_of
 from results import write_results
 
-HERE = pathlib.Path(__file__).resolve().parents[1]
 # Bottleneck, size of the state a pseudo-point, components, times.
 SHAPES = ((5, 2, 1, 4000), (10, 2, 1, 4000), (20, 2, 2, 2000), (50, 2, 1, 400), (100, 2, 1, 60), (130, 1, 2, 60))
 
@@ -48,7 +47,7 @@ class Checkout:
         self.process = subprocess.Popen(
             [sys.executable, "-c", TIMED],
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": str(folder / "src")},
+            env=environment_of(folder),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -37,6 +37,8 @@ PUBLISHED = {
 }
 LEVELS = tuple(np.round(np.arange(1, 20) / 20, 2).tolist())
 Scores = dict[str, float]
+# An estimator for a table with these columns of space.
+Make = Callable[..., weft.SpaceTimeGP]
 
 
 def estimator(table: pd.DataFrame, *space: str) -> weft.SpaceTimeGP:
@@ -45,24 +47,24 @@ def estimator(table: pd.DataFrame, *space: str) -> weft.SpaceTimeGP:
     return gp.set_params(progress=None)
 
 
-def croatia(num_folds: int | None) -> dict[str, Scores]:
+def croatia(num_folds: int | None, make: Make) -> dict[str, Scores]:
     """Whole stations out, ten folds as given, learned anew in each; scored on the rows with satellite temperatures."""
     table = pd.read_parquet(DATA / "published/croatia/table.parquet")
     parts = []
     for fold in sorted(table["fold"].unique())[:num_folds]:
         test = table[table["fold"] == fold]
         train = table[table["fold"] != fold]
-        gp = estimator(train, "lon", "lat", "elevation").fit(train)
+        gp = make(train, "lon", "lat", "elevation").fit(train)
         answer = gp.predict(test, quantiles=(0.05, 0.25, 0.75, 0.95))
         parts.append(answer[test["lst"].notna().to_numpy()])
     found = pd.concat(parts)
     return {"croatia": errors(found) | coverage(found)}
 
 
-def pm10(num_folds: int | None) -> dict[str, Scores]:
+def pm10(num_folds: int | None, make: Make) -> dict[str, Scores]:
     """Each station out in turn, parameters from all data."""
     table = pd.read_parquet(DATA / "published/pm10_germany_2005/table.parquet")
-    gp = estimator(table, "x", "y", "elevation").fit(table)
+    gp = make(table, "x", "y", "elevation").fit(table)
     stations = table["station"].nunique()
     rows = gp.cross_validate(table, by="station", folds=stations, output="rows")
     ours = rows[rows["model"] == "weft"]
@@ -80,11 +82,11 @@ def pm10(num_folds: int | None) -> dict[str, Scores]:
     }
 
 
-def aqi36(num_folds: int | None) -> dict[str, Scores]:
+def aqi36(num_folds: int | None, make: Make) -> dict[str, Scores]:
     """Learned without four months, given their rows that are shown, scored on those that are not."""
     table = pd.read_parquet(DATA / "published/aqi36/table.parquet")
     train = table[~table["test_month"]]
-    gp = estimator(train, "lon", "lat").fit(train).update(table[table["test_month"] & table["shown"]])
+    gp = make(train, "lon", "lat").fit(train).update(table[table["test_month"] & table["shown"]])
     found = gp.predict(table[table["fold"] == 1], quantiles=LEVELS)
     value = found["value"].to_numpy()[:, None]
     below = value - found[[f"q{level:g}" for level in LEVELS]].to_numpy()
@@ -97,24 +99,24 @@ def aqi36(num_folds: int | None) -> dict[str, Scores]:
     return {"aqi36": scores | coverage(found)}
 
 
-def heaton(num_folds: int | None) -> dict[str, Scores]:
+def heaton(num_folds: int | None, make: Make) -> dict[str, Scores]:
     """One image, one split, no time."""
     table = pd.read_parquet(DATA / "published/heaton/table.parquet")
     train = table[table["fold"] == 0]
-    gp = estimator(train, "lon", "lat").fit(train)
+    gp = make(train, "lon", "lat").fit(train)
     test = table[table["fold"] == 1]
     found = gp.predict(test, quantiles=(0.05, 0.25, 0.75, 0.95))
     return {"heaton": errors(found) | {"CRPS": gp.score(test)["mean_crps"]} | coverage(found)}
 
 
-def argo(num_folds: int | None) -> dict[str, Scores]:
+def argo(num_folds: int | None, make: Make) -> dict[str, Scores]:
     """Profiles of ocean floats, none twice at a place, a tenth held out."""
     table = pd.read_parquet(DATA / "argo_north_pacific/argo_north_pacific.parquet")
     train = table[~table["held_out"]]
-    return {"argo_north_pacific": scored(estimator(train, "lon", "lat").fit(train), table[table["held_out"]])}
+    return {"argo_north_pacific": scored(make(train, "lon", "lat").fit(train), table[table["held_out"]])}
 
 
-def us_2017(num_folds: int | None) -> dict[str, Scores]:
+def us_2017(num_folds: int | None, make: Make) -> dict[str, Scores]:
     """Rows at random and whole stations held out of one year."""
     whole = pd.read_parquet(DATA / "ghcn_conus/hcn_tmax_2000_2018.parquet")
     split = pd.read_parquet(DATA / "us_2017/split.parquet")
@@ -122,7 +124,7 @@ def us_2017(num_folds: int | None) -> dict[str, Scores]:
         frame["time"] = pd.to_datetime(frame["time"]).astype("datetime64[s]")
     table = split.merge(whole, on=["station", "time"])
     train = table[table["fold"] == "train"]
-    gp = estimator(train, "lon", "lat", "elevation").fit(train)
+    gp = make(train, "lon", "lat", "elevation").fit(train)
     found = {}
     for name, fold in (("us_2017, rows", "R"), ("us_2017, stations", "S")):
         found[name] = scored(gp, table[table["fold"] == fold])
@@ -139,7 +141,7 @@ def scored(gp: weft.SpaceTimeGP, test: pd.DataFrame) -> Scores:
     }
 
 
-SETS: dict[str, Callable[[int | None], dict[str, Scores]]] = {
+SETS: dict[str, Callable[[int | None, Make], dict[str, Scores]]] = {
     "croatia": croatia,
     "pm10_germany_2005": pm10,
     "aqi36": aqi36,
@@ -201,7 +203,7 @@ def main() -> None:
         try:
             found: dict[str, Any] = {
                 each: {"scores": scores, "folds": arguments.folds}
-                for each, scores in SETS[name](arguments.folds).items()
+                for each, scores in SETS[name](arguments.folds, estimator).items()
             }
         except ValueError as error:
             found = {name: {"failure": str(error)}}

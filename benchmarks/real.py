@@ -100,7 +100,6 @@ def run_weft(name: str, train: pd.DataFrame, test: pd.DataFrame, transform: str 
         "processor_seconds": predicted_processor - begun_processor,
         "num_evaluations": gp.result_.num_evaluations,
         "message": gp.result_.message,
-        "num_pseudo_points": int(gp.posterior_.weights.shape[1] / len(gp.component_names_)),
         "scores": scores,
         "summary": gp.summary(),
     }
