@@ -28,6 +28,7 @@ LikelihoodName = Literal[
 TransformName = Literal["identity", "log", "sqrt", "logit", "log1p"]
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Sequence
 
     import numpy as np
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     Columns = str | Sequence[str]
     GivenCovariates = Columns | Mapping[str, Literal["linear", "local"]]
     MissingValues = float | Sequence[float]
+    # A file, a table of points, or GeoJSON that was read.
+    GivenAreas = str | os.PathLike[str] | Mapping[str, Any] | Any
     GivenKernel = Separable | SumSeparable | None
     GivenLikelihood = Likelihood | LikelihoodName
     GivenPoints = int | Literal["auto"] | npt.NDArray[np.floating[Any]] | FeatureMap | None
@@ -52,7 +55,9 @@ if TYPE_CHECKING:
     ProgressStyle = Literal["auto", "bar", "log"] | None
 else:
     # To a running program anything may be given: `fit` says in a sentence what is wrong with it.
-    Columns = MissingValues = GivenCovariates = GivenKernel = GivenLikelihood = GivenPoints = GivenTransform = Any
+    Columns = MissingValues = GivenAreas = GivenCovariates = GivenKernel = GivenLikelihood = GivenPoints = (
+        GivenTransform
+    ) = Any
     Seasons = GivenComponents = GivenHabits = LearningRows = ProgressStyle = Any
 
 __all__ = ["HeldOutBy", "Of", "Options", "Written", "written_options"]
@@ -134,6 +139,15 @@ class Options:
     )
     upper: str | None = _data(
         str, "The column of limits at or above which a value says no more (tobit).", default=None, example="upper"
+    )
+    area: str | None = _data(
+        str, "The column that names the area a row is the mean over; empty at a place.", default=None, example="county"
+    )
+    areas: GivenAreas = _data(
+        str,
+        "A file with what areas are: polygons named by that column, or a table of points.",
+        default=None,
+        example="counties.geojson",
     )
     time_step: str | float | int | None = _data(
         str | float,

@@ -130,7 +130,9 @@ class SpaceTimeGP(Options):
     `time_step` ("1D", "6h") puts times on a regular step; `time_format` ("%d/%m/%Y", as in `strptime`) says how text
     spells times where that is not plain. `noise_variance`, `exposure`, `trials`, `lower` and `upper` name columns; noise
     variances are of the transformed target. A table to predict may lack these: its rows then have no noise of their
-    own, exposure 1, one trial and no limits. `units` of the target are written to gridded output.
+    own, exposure 1, one trial and no limits. `area` names the column of areas that rows are means over, empty at places, and `areas`
+    says what they are: a file of polygons named by that column, or a table of points (or its file). `units` of the target are
+    written to gridded output.
 
     `timings_` say what fitting and every question since took, by phase: seconds of the processors, seconds on the clock, memory.
 

@@ -27,6 +27,9 @@ WRITTEN = {
     "lower": ("least", "least", "least"),
     "upper": ("most", "most", "most"),
     "trials": ("tries", "tries", "tries"),
+    "area": ("county", "county", "county"),
+    # A file; its name is taken as it is where it says the folder.
+    "areas": ("/maps/counties.geojson", "/maps/counties.geojson", "/maps/counties.geojson"),
     "time_step": (0.25, 0.25, "0.25"),
     "time_format": ("%d/%m/%Y", "%d/%m/%Y", "%d/%m/%Y"),
     "units": ("mm", "mm", "mm"),

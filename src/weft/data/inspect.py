@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.advice import Advice, advise
-from weft.data.categories import is_category, is_kinds, labels_of
+from weft.data.categories import MISSING, is_category, is_kinds, labels_of
 from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words, times_of
 from weft.data.missing import Sentinel, find_sentinels, target_values
-from weft.data.scaling import HEIGHT_WORDS, Scaling, find_easting_northing, find_lon_lat, find_plane, learn_scaling
+from weft.data.scaling import HEIGHT_WORDS, find_easting_northing, find_lon_lat, find_plane, learn_scaling
 from weft.data.tables import Table, distinct_rows, numbers, time_columns
 from weft.data.time_parts import find_time_parts
 
@@ -146,10 +146,13 @@ def count_table(
     target: str,
     time_format: str | None = None,
     missing: Sequence[float] = (),
+    area: str | None = None,
     clock: Clock | None = None,
-    scaling: Scaling | None = None,
 ) -> Counts:
-    """Counts over all rows; a table that cannot be used raises as the readers of its columns do."""
+    """Counts over all rows; a table that cannot be used raises as the readers of its columns do.
+
+    Rows that are means over an `area` need not say where they are.
+    """
     times_column = times_of(table, time)
     clock = learn_clock(times_column, time, text_format=time_format) if clock is None else clock
     times = clock.numbers(times_column, time)
@@ -158,8 +161,9 @@ def count_table(
         name: labels_of(column) if is_kinds(column, name) else numbers(column, name) for name, column in columns.items()
     }
     values = target_values(table, target, missing)
-    scaling = learn_scaling(places) if scaling is None else scaling
-    where = list(places.values()) or [np.zeros(len(times))]
+    areas = np.full(len(times), MISSING) if area is None else labels_of(table.column(area))
+    at_place = {name: column[areas == MISSING] for name, column in places.items()}
+    where = [*places.values(), areas]
     place_rows, place = distinct_rows(where)
     num_measured = len(distinct_rows([times, place])[0])
     distinct = np.unique(times)
@@ -187,7 +191,7 @@ def count_table(
         target_lowest=float(np.min(present, initial=np.inf)) if len(present) else np.nan,
         target_highest=float(np.max(present, initial=-np.inf)) if len(present) else np.nan,
         target_is_counts=_are_counts(present),
-        width_km=_width_km(scaling, {name: column[place_rows] for name, column in places.items()}),
+        width_km=_width_km(at_place),
         advice=advise(times, place, values, step),
         sentinels=find_sentinels(values),
         suggested_step=_suggested_step(clock, times, distinct, len(place_rows)),
@@ -359,8 +363,9 @@ def _are_counts(present: Float[np.ndarray, " value"]) -> bool:
     return len(present) > 0 and bool(np.all((present >= 0) & (present == np.rint(present))))
 
 
-def _width_km(scaling: Scaling, places: dict[str, np.ndarray]) -> float | None:
+def _width_km(places: dict[str, np.ndarray]) -> float | None:
     """The largest side of the box around the places, or None where they are not on a map."""
+    scaling = learn_scaling(places)
     if scaling.geography is None:
         return None
     on_map = scaling.forward(places)[:, scaling.map_dimensions]

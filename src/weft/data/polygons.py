@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from weft.data.tables import distinct_rows
 
-__all__ = ["check_polygons", "which_polygon"]
+__all__ = ["bounds_of", "check_polygons", "which_polygon"]
 
 _KINDS = ("Polygon", "MultiPolygon")
 
@@ -59,3 +59,9 @@ def _is_inside(
             spans = (ay > y[near]) != (by > y[near])
             inside[near] ^= spans & (x[near] < ax + (y[near] - ay) * ((bx - ax) / (by - ay)))
     return inside
+
+
+def bounds_of(geometry: Mapping[str, Any]) -> tuple[Float[np.ndarray, " 2"], Float[np.ndarray, " 2"]]:
+    """The corners of the box around a geometry."""
+    corners = np.concatenate([ring for rings in _polygons(geometry) for ring in rings])
+    return corners.min(axis=0), corners.max(axis=0)

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from jaxtyping import Float
 
-from weft.data.categories import Category, Labels, learn_category
+from weft.data.areas import Areas
+from weft.data.categories import MISSING, Category, Labels, learn_category
 from weft.data.schema import require_choice, require_finite
 from weft.data.tables import SMALLEST, distinct_rows, name_rows, require_spread
 from weft.data.transforms import Transform, log_density, quantiles, transform_named
@@ -26,6 +27,7 @@ __all__ = [
     "HEIGHT_WORDS",
     "Dimension",
     "Geography",
+    "Marks",
     "Plane",
     "Scaling",
     "TargetScaling",
@@ -142,7 +144,8 @@ class Geography:
 class Scaling:
     """How the columns of space become coordinates, in the order of `columns`, and back.
 
-    Columns that say of which kind a place is come last, whatever their order: the number of the kind.
+    Columns that say of which kind a place is come last, whatever their order: the number of the kind. Where rows may be means over
+    `areas` one more column has the number of the area, -1 at a place; the others are then those of its middle.
     """
 
     columns: tuple[str, ...]
@@ -150,11 +153,18 @@ class Scaling:
     centres: dict[str, float]  # of the columns that are standardised
     scales: dict[str, float]
     kinds: tuple[Category, ...] = ()
+    areas: Areas | None = None
 
     @property
     def dimensions(self) -> tuple[Dimension, ...]:
-        """One for each column of coordinates, kinds included."""
-        return (*self.ordered, *(Dimension(kind.name, "kinds", 1.0, kind.name) for kind in self.kinds))
+        """One for each column of coordinates, those of kinds and of areas included."""
+        marks = [*(kind.name for kind in self.kinds), *(() if self.areas is None else (self.areas.column,))]
+        return (*self.ordered, *(Dimension(name, "kinds", 1.0, name) for name in marks))
+
+    @property
+    def marks(self) -> "Marks":
+        """What the columns of coordinates are that follow the ordered ones."""
+        return Marks(tuple(kind.num_levels for kind in self.kinds), self.areas)
 
     @property
     def ordered(self) -> tuple[Dimension, ...]:
@@ -183,6 +193,8 @@ class Scaling:
 
     def forward(self, values: Mapping[str, Column]) -> Float[np.ndarray, "row dim"]:
         """Coordinates of the rows; missing ones are refused by row, and so are degrees that cannot be."""
+        if self.areas is not None:
+            return self._with_areas(self.areas, values)
         kinds = {kind.name: kind for kind in self.kinds}
         for column in self.columns:
             if column not in kinds:
@@ -199,6 +211,19 @@ class Scaling:
         num_rows = len(values[self.columns[0]]) if self.columns else 0
         return np.concatenate(blocks, axis=1) if blocks else np.empty((num_rows, 0))
 
+    def _with_areas(self, areas: Areas, values: Mapping[str, Column]) -> Float[np.ndarray, "row dim"]:
+        """The same, of rows of which some have no coordinates but those of their area's middle."""
+        num_rows = len(values[self.columns[0]])
+        labels = values[areas.column] if areas.column in values else np.full(num_rows, MISSING)
+        number = areas.numbers(labels)
+        is_area, without = number >= 0, dataclasses.replace(self, areas=None)
+        middles = without.inverse(areas.middles)
+        # A row of an area need not say where it is.
+        filled = {name: np.where(is_area, middles[name][number], values[name]) for name in self.columns}
+        places = np.append(without.forward(filled), number[:, None].astype(np.float64), axis=1)
+        places[is_area, :-1] = areas.middles[number[is_area]]
+        return places
+
     def inverse(self, places: Float[np.ndarray, "row dim"]) -> dict[str, Column]:
         """The columns people know, from coordinates."""
         groups = [dimension.group for dimension in self.dimensions]
@@ -210,7 +235,8 @@ class Scaling:
             found[self.geography.first], found[self.geography.second] = on_map
         for column, centre in self.centres.items():
             found[column] = places[:, groups.index(column)] * self.scales[column] + centre
-        return {column: found[column] for column in self.columns}
+        named = {} if self.areas is None else {self.areas.column: self.areas.labels(places[:, -1])}
+        return {column: found[column] for column in self.columns} | named
 
     def lengths(self, lengthscales: Float[np.ndarray, " dim"] | float) -> dict[str, tuple[float, str]]:
         """Length scales by dimension, each with its unit: `{"east": (84.0, "km"), "elevation": (410.0, ...)}`."""
@@ -230,15 +256,19 @@ class Scaling:
             "centres": dict(self.centres),
             "scales": dict(self.scales),
             "kinds": [kind.to_json() for kind in self.kinds],
+            "areas": None if self.areas is None else self.areas.to_json(),
         }
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Scaling":
         """The scaling of `to_json`; ValueError where its parts are not of the same columns."""
         geography = None if record["geography"] is None else Geography(**record["geography"])
-        # Version 0.1 knew no kinds.
+        # Version 0.1 knew neither kinds nor areas.
         kinds = tuple(Category.from_json(kind) for kind in record.get("kinds", ()))
-        made = cls(tuple(record["columns"]), geography, dict(record["centres"]), dict(record["scales"]), kinds)
+        areas = None if record.get("areas") is None else Areas.from_json(record["areas"])
+        made = cls(tuple(record["columns"]), geography, dict(record["centres"]), dict(record["scales"]), kinds, areas)
+        if areas is not None and areas.points.shape[2] != len(made.dimensions) - 1:
+            raise ValueError(f"the points of its areas are not of its columns {made.columns}")
         on_map: tuple[str, ...] = ()
         if geography is not None:
             require_choice("geography.method", geography.method, ("projected", "sphere", "plane"))
@@ -254,6 +284,17 @@ class Scaling:
             require_finite(f"centre of {column}", made.centres[column])
             _require_scale(f"scale of {column}", made.scales[column])
         return made
+
+
+class Marks(NamedTuple):
+    """Columns of coordinates that say what a place is and not where: its kind, of so many `levels` a column, and the number of its area."""
+
+    levels: tuple[int, ...] = ()
+    areas: Areas | None = None
+
+    @property
+    def num_columns(self) -> int:
+        return len(self.levels) + (self.areas is not None)
 
 
 @final

@@ -231,7 +231,7 @@ def _label(values: list[Any]) -> str:
 
 def _say_other_places(fitted: Fitted, rows: Measurements, a: _Sum, b: _Sum) -> None:
     """Two groups of other places differ because the places do: a network that moves uphill looks like a climate that cools."""
-    space = [rows.space[name] for name in fitted.roles.space]
+    space = [rows.space[name] for name in fitted.roles.where if name in rows.space]
     _, place = distinct_rows(space)
     first, second = set(place[a.rows].tolist()), set(place[b.rows].tolist())
     if first != second:

@@ -70,7 +70,7 @@ def audit(fitted: Fitted, table: Table, rate: float) -> "pd.DataFrame":
     everything = read_measurements(table, fitted.roles, with_target=True)
     everything.require_value(fitted.roles, "audit")
     found = _Findings.nothing(everything.num_rows)
-    place = distinct_rows([everything.space[name] for name in fitted.roles.space])[1]
+    place = distinct_rows([everything.space[name] for name in fitted.roles.where if name in everything.space])[1]
     possible = _look_at_places(fitted, everything, place, found)
     possible &= _look_at_range(fitted, everything, found)
     checked = np.flatnonzero(possible)

@@ -9,6 +9,7 @@ import numpy as np
 from weft.data.categories import Category
 from weft.data.clock import UNIT_SECONDS, Clock
 from weft.data.observations import Observations
+from weft.data.scaling import Marks
 from weft.estimator.components import (
     AUTO,
     FAST,
@@ -64,7 +65,7 @@ def build_start(
     *,
     num_space: int,
     alike: Sequence[int],
-    kinds: Sequence[int],
+    marks: Marks,
     categories: Sequence[Category],
     slopes: Mapping[str, int],
     clock: Clock,
@@ -76,14 +77,14 @@ def build_start(
 ) -> Start:
     """From settings to a model scaled to `data`, in which nothing stands for places but themselves.
 
-    `alike` are the columns of space that are directions of one map, `kinds` how many levels those have that say of which kind a
-    place is, the last of them; `categories` have the last columns of places;
+    `alike` are the columns of space that are directions of one map, `marks` tells of the last of them; `categories` have the last
+    columns of places;
     `slopes` are the columns of covariates whose slopes vary in space, by name.
     """
     f = field_scale(likelihood, data)
-    num_ordered = num_space - len(kinds)
+    num_ordered = num_space - marks.num_columns
     shares = variance_shares(data, f, num_ordered)
-    scales = scales_of(data, num_space, alike, kinds)
+    scales = scales_of(data, num_space, alike, marks)
     asked = names_of_components(components)
     seasons = several(seasonality)
     if kernel is not None:
@@ -138,7 +139,7 @@ def improve_start(
     *,
     num_space: int,
     alike: Sequence[int],
-    kinds: Sequence[int],
+    marks: Marks,
     clock: Clock,
     seed: int,
 ) -> Start:
@@ -149,8 +150,8 @@ def improve_start(
     draft, trials = choose_components(
         Draft(start.model, start.names, start.frozen, start.priors),
         data,
-        num_space - len(kinds),
-        scales_of(data, num_space, alike, kinds),
+        num_space - marks.num_columns,
+        scales_of(data, num_space, alike, marks),
         usable,
         seed=seed,
     )

@@ -30,7 +30,7 @@ class Roles:
 
     A time in parts is named by its columns: "year,month,day". `missing` are values of the target that mean there is none.
     `categories` are those covariates that say of which kind a row is, `kinds` those columns of space, as far as a table has told
-    (`seen_in`); `local` are covariates whose slopes vary in space.
+    (`seen_in`); `local` are covariates whose slopes vary in space. `area` names the area a row is the mean over.
     """
 
     time: str
@@ -42,6 +42,12 @@ class Roles:
     local: tuple[str, ...] = ()
     missing: tuple[float, ...] = ()
     kinds: tuple[str, ...] = ()
+    area: str | None = None
+
+    @property
+    def where(self) -> tuple[str, ...]:
+        """The columns that say where a row is, or which area it is the mean over."""
+        return self.space if self.area is None else (*self.space, self.area)
 
     @property
     def coordinates(self) -> tuple[str, ...]:
@@ -50,12 +56,14 @@ class Roles:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All that a table to learn from needs."""
-        return (*self.coordinates, self.target, *self.extras.values())
+        """All that a table to learn from has; that of areas may be missing from others, whose rows are all at places."""
+        area = () if self.area is None else (self.area,)
+        return (*self.coordinates, *area, self.target, *self.extras.values())
 
     def table(self, data: Any, *, with_target: bool) -> Table:
         """`data` as a table with the columns needed; those of extras must be there where the target must."""
-        return as_table(data, self.columns if with_target else self.coordinates)
+        needed = [name for name in self.columns if name != self.area] if with_target else self.coordinates
+        return as_table(data, needed)
 
     def seen_in(self, table: Table) -> "Roles":
         """The same, with the covariates and columns of space that are categories by what the table holds."""
@@ -65,23 +73,27 @@ class Roles:
                 raise TypeError(
                     f"covariate {name!r} holds kinds, which have no slope to vary in space; leave out 'local'"
                 )
+        if self.area is not None:
+            table.column(self.area)
         kinds = tuple(name for name in self.space if is_kinds(table.column(name), name))
         return dataclasses.replace(self, categories=found, kinds=kinds)
 
     def read(self, table: Table, name: str) -> Column:
         """A column of space or a covariate: numbers, or the kind of each row."""
         column = table.column(name)
-        return labels_of(column) if name in (*self.categories, *self.kinds) else numbers(column, name)
+        return labels_of(column) if name in (*self.categories, *self.kinds, self.area) else numbers(column, name)
 
 
-def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), missing: Any = (), **extras: Any) -> Roles:
+def make_roles(
+    time: Any, space: Any, target: Any, covariates: Any = (), missing: Any = (), area: Any = None, **extras: Any
+) -> Roles:
     """Checked roles; one column's name may stand for a tuple of one, and None for none."""
     if isinstance(time, tuple | list) and all(isinstance(part, str) for part in time):
         time = ",".join(time)
     names, local = read_covariates(covariates)
     chosen = {"space": _several(space), "covariates": names}
     given = {name: column for name, column in extras.items() if column is not None}
-    single = {"time": time, "target": target, **given}
+    single = {"time": time, "target": target, **({} if area is None else {"area": area}), **given}
     for option, column in [
         *single.items(),
         *((option, column) for option, columns in chosen.items() for column in columns),
@@ -92,15 +104,22 @@ def make_roles(time: Any, space: Any, target: Any, covariates: Any = (), missing
         raise ValueError("space names no column; give at least one, such as space=('lon', 'lat')")
     # An elevation may say where, and have a linear effect of its own.
     for others in chosen.values():
-        used = [time, *others, target]
+        used = [time, *others, target, *(() if area is None else (area,))]
         repeated = sorted({column for column in used if used.count(column) > 1})
         if repeated:
             raise ValueError(
-                f"column {repeated[0]!r} is named twice among time, space, covariates and target; name it once (a column of "
+                f"column {repeated[0]!r} is named twice among time, space, covariates, target and area; name it once (a column of "
                 "space may be a covariate too)"
             )
     return Roles(
-        time, chosen["space"], target, chosen["covariates"], given, local=local, missing=_missing_values(missing)
+        time,
+        chosen["space"],
+        target,
+        chosen["covariates"],
+        given,
+        local=local,
+        missing=_missing_values(missing),
+        area=area,
     )
 
 
@@ -122,7 +141,7 @@ def read_covariates(given: Any) -> tuple[tuple[Any, ...], tuple[str, ...]]:
 def roles_among(arguments: Mapping[str, Any]) -> Roles:
     """The roles that an estimator's arguments say."""
     extras = {name: arguments[name] for name in EXTRAS}
-    named = ("time", "space", "target", "covariates", "missing")
+    named = ("time", "space", "target", "covariates", "missing", "area")
     return make_roles(*(arguments[name] for name in named), **extras)
 
 
@@ -144,7 +163,7 @@ def _several(columns: Any) -> tuple[Any, ...]:
 class Measurements:
     """Columns of a table by role, in its order; `values` is None where the target was not asked for.
 
-    `covariates` are those that are numbers, `categories` the levels of the others.
+    `covariates` are those that are numbers, `categories` the levels of the others; `space` has the column of areas too, if there is one.
     """
 
     time: Times
@@ -193,7 +212,7 @@ def read_measurements(table: Table, roles: Roles, *, with_target: bool) -> Measu
     """The columns of `roles`. Extras are optional where the target is: a new row has none unless the table says so."""
     return Measurements(
         time=times_of(table, roles.time),
-        space={name: roles.read(table, name) for name in roles.space},
+        space={name: roles.read(table, name) for name in roles.where if name != roles.area or name in table.names},
         covariates={
             name: numbers(table.column(name), name) for name in roles.covariates if name not in roles.categories
         },

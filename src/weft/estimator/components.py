@@ -10,15 +10,29 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 from scipy.spatial import cKDTree
 
 from weft.data.observations import Observations, places_repeat, take_rows
+from weft.data.scaling import Marks
 from weft.estimator.defaults import Shares, median_step
 from weft.estimator.seasonality import frozen_names, seasonal_component
 from weft.inference.cuts import cut
-from weft.kernels import Alike, Columns, Constant, Kernel, Matern12, Matern32, Product, Separable, SumSeparable, Uneven
+from weft.kernels import (
+    Alike,
+    Averages,
+    Columns,
+    Constant,
+    Kernel,
+    Matern12,
+    Matern32,
+    Product,
+    Separable,
+    SumSeparable,
+    Uneven,
+)
 from weft.model import Model
 from weft.training.blocks import Kind, choose_blocks
 from weft.training.parameters import Prior
@@ -80,7 +94,7 @@ _ASKS = 0.1
 class Scales:
     """Lengths of a table in the units of its coordinates: where components start and what priors allow.
 
-    `kinds` has the number of levels of each column of space that says of which kind a place is; these follow those with lengths.
+    `marks` tells of the columns of space that follow those with lengths: kinds of places, and areas that rows are means over.
     """
 
     length: Float[np.ndarray, " space"]
@@ -92,27 +106,43 @@ class Scales:
     reach: WithinReach
     duration: WithinReach
     num_columns: int
-    kinds: tuple[int, ...] = ()
+    marks: Marks
 
     def in_space(self, kind: Callable[..., Kernel], factor: float | Float[np.ndarray, " space"]) -> Kernel:
         """A kernel of the columns of space, told to look past covariates; kinds of places are as alike as will be learned."""
         found: Kernel = kind(factor * self.length)
-        num_ordered = len(self.length)
-        if self.num_columns > num_ordered:
+        num_ordered, areas = len(self.length), self.marks.areas
+        if self._looks_past:
             found = Columns(found, range(num_ordered))
-        for column, num_levels in enumerate(self.kinds, num_ordered):
+        for column, num_levels in enumerate(self.marks.levels, num_ordered):
             found = found * Columns(Alike(num_levels), (column,))
-        return found
+        if areas is None:
+            return found
+        found = Averages(found, areas.points, areas.weights)
+        return Columns(found, range(self._num_space)) if self.num_columns > self._num_space else found
+
+    @property
+    def _num_space(self) -> int:
+        return len(self.length) + self.marks.num_columns
+
+    @property
+    def _looks_past(self) -> bool:
+        """Whether the kernel of where is told which columns it is of; around it, `Averages` takes its own column off."""
+        width = self.num_columns if self.marks.areas is None else self._num_space - 1
+        return width > len(self.length)
 
     @property
     def path_in_space(self) -> str:
         """Where a kernel made by `in_space` has its length scales."""
-        return ".first" * len(self.kinds) + ("" if self.num_columns == len(self.length) else ".kernel")
+        around = ""
+        if self.marks.areas is not None:
+            around = ".kernel.kernel" if self.num_columns > self._num_space else ".kernel"
+        return around + ".first" * len(self.marks.levels) + (".kernel" if self._looks_past else "")
 
 
-def scales_of(data: Observations, num_space: int, alike: Sequence[int], kinds: Sequence[int] = ()) -> Scales:
-    """`alike` are the columns of space that are directions of one map; the last of them are kinds, of so many levels each."""
-    places = data.places[:, : num_space - len(kinds)]
+def scales_of(data: Observations, num_space: int, alike: Sequence[int], marks: Marks) -> Scales:
+    """`alike` are the columns of space that are directions of one map; `marks` tells of the last of its columns."""
+    places = data.places[:, : num_space - marks.num_columns]
     deviations = places.std(axis=0)
     length = 2.0 * np.where(deviations > 0, deviations, 1.0)
     extent = np.where(deviations > 0, np.ptp(places, axis=0), 1.0)
@@ -133,7 +163,7 @@ def scales_of(data: Observations, num_space: int, alike: Sequence[int], kinds: S
         reach=WithinReach(_SPACINGS * spacing, _EXTENTS * extent, tuple(alike)),
         duration=WithinReach(_SPACINGS * step, _EXTENTS * span),
         num_columns=data.places.shape[1],
-        kinds=tuple(kinds),
+        marks=marks,
     )
 
 
@@ -281,9 +311,9 @@ def _with_rough(space: Kernel) -> Kernel | None:
     if isinstance(space, Product):
         first = _with_rough(space.first)
         return None if first is None else first * space.second
-    if isinstance(space, Columns):
+    if isinstance(space, Columns | Averages):
         inner = _with_rough(space.kernel)
-        return None if inner is None else Columns(inner, space.columns)
+        return None if inner is None else eqx.tree_at(lambda around: around.kernel, space, inner)
     return Matern12(2.0 * np.asarray(space.lengthscale)) if isinstance(space, Matern32) else None
 
 

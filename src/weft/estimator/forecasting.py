@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float
 
+from weft.data.categories import MISSING
 from weft.data.clock import UNIT_SECONDS, Clock, read_time_step
 from weft.data.tables import GridTable, Table, as_table, distinct_rows, frame_of_kind, time_columns
 from weft.estimator.defaults import median_step
@@ -65,11 +66,14 @@ def stations(fitted: Fitted) -> Float[np.ndarray, "place dim"]:
 
 def station_columns(fitted: Fitted, places: Float[np.ndarray, "place dim"]) -> dict[str, np.ndarray]:
     """Columns of space and covariates of places that the posterior has, for people to read."""
-    translation, kinds = fitted.translation, fitted.roles.kinds
+    translation, kinds, area = fitted.translation, fitted.roles.kinds, fitted.roles.area
     columns = translation.scaling.inverse(places[:, : translation.num_space])
     columns |= translation.covariates.inverse(places[:, translation.num_space : translation.num_numbers])
     # The way to kilometres and back costs the last digits; a billionth of a degree is a tenth of a millimetre.
-    rounded = {name: column if name in kinds else np.round(column, 9) for name, column in columns.items()}
+    rounded = {name: column if name in (*kinds, area) else np.round(column, 9) for name, column in columns.items()}
+    if area is not None:
+        rounded[area] = columns[area].astype(object)
+        rounded[area][columns[area] == MISSING] = None
     return rounded | translation.levels(places)
 
 
@@ -95,7 +99,7 @@ def rows_ahead(fitted: Fitted, at: Any, times: Float[np.ndarray, " time"]) -> An
 
 def _distinct_places(fitted: Fitted, table: Table) -> np.ndarray:
     roles = fitted.roles
-    space = [table.column(name).to_numpy() for name in roles.space]
+    space = [table.column(name).to_numpy() for name in roles.where if name in table.names]
     first, _ = distinct_rows(space)
     varying = [table.column(name).to_numpy() for name in roles.covariates]
     if varying and len(distinct_rows([*space, *varying])[0]) > len(first):

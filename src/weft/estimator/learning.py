@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.arrays import require_whole
+from weft.data.area_points import read_members
 from weft.data.clock import Binning
 from weft.data.observations import Observations, take_rows
 from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
@@ -87,8 +88,15 @@ def translation_for(settings: Options, roles: Roles, rows: Measurements) -> Tran
             f"transform={settings.transform!r} goes with a Gaussian likelihood; this one is "
             f"{type(likelihood).__name__}: leave one of them out"
         )
+    if (settings.area is None) != (settings.areas is None):
+        raise ValueError(
+            "area= names the column that says which area a row is the mean over, and areas= says what each is made of, polygons or a "
+            "table of points; give both or neither"
+        )
     return learn_translation(
         rows,
+        members=None if roles.area is None else read_members(settings.areas, roles.area, roles.space, roles.kinds),
+        area=roles.area,
         time_name=roles.time,
         target_name=roles.target,
         transform=settings.transform,
@@ -128,7 +136,7 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
         dated,
         habits,
         translation.num_space,
-        num_map=translation.num_space - len(translation.kinds),
+        num_map=translation.num_space - translation.scaling.marks.num_columns,
     )
     assert rows.values is not None
     fitted = Fitted(
@@ -152,7 +160,7 @@ def start_for(settings: Options, translation: Translation, data: Observations) -
         data,
         num_space=translation.num_space,
         alike=translation.scaling.alike,
-        kinds=translation.kinds,
+        marks=translation.scaling.marks,
         categories=translation.categories,
         slopes=translation.slopes,
         clock=translation.clock,
@@ -211,7 +219,7 @@ def _learned_small(
             data,
             num_space=translation.num_space,
             alike=translation.scaling.alike,
-            kinds=translation.kinds,
+            marks=translation.scaling.marks,
             clock=translation.clock,
             seed=settings.seed,
         )

@@ -10,7 +10,8 @@ from weft.arrays import require_whole
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
 from weft.estimator.budget import PASS_WORK, work_of
-from weft.kernels import Alike, Kernel, Linear, Product, SumSeparable
+from weft.kernels import Alike, Averages, Kernel, Product, SumSeparable
+from weft.kernels.base import Around
 from weft.pseudo_points import place
 from weft.state_space.basis import FeatureMap, num_weights
 
@@ -38,10 +39,10 @@ def choose_pseudo_points(
 ) -> Points | None:
     """Pseudo-points as a model takes them, or None for exact inference.
 
-    `setting` is None (exact), a count (k-means, or greedily where places are of kinds), "auto" (exact up to 150 distinct places,
-    else up to 100 for each component of `kernel`, placed greedily; fewer where the series is so long that a pass would take minutes), or a
-    matrix or a feature map in the coordinates of space. Columns of covariates do not matter but to slopes that vary in space,
-    whose pseudo-points are where the covariate is 1.
+    `setting` is None (exact), a count (k-means, or greedily where places are of kinds or stand for areas), "auto" (exact up to
+    150 distinct places, else up to 100 for each component of `kernel`, placed greedily; fewer where the series is so long that a
+    pass would take minutes), or a matrix or a feature map in the coordinates of space. Columns of covariates do not matter but to
+    slopes that vary in space, whose pseudo-points are where the covariate is 1.
     """
     check_pseudo_points(setting)
     if isinstance(setting, FeatureMap):
@@ -57,9 +58,9 @@ def choose_pseudo_points(
     if not is_auto and not isinstance(setting, int | np.integer):
         return padded(np.asarray(place(space, setting)), num_covariates)
     # Between two kinds of places there is no middle.
-    has_kinds = any(isinstance(kernel_of, Alike) for kernel_of in _factors(kernel))
+    has_kinds = any(isinstance(kernel_of, Alike | Averages) for kernel_of in _factors(kernel))
     if is_auto or has_kinds:
-        has_slopes = num_covariates > 0 and any(isinstance(kernel_of, Linear) for kernel_of in _factors(kernel))
+        has_slopes = num_covariates > 0 and any(isinstance(component.space, Product) for component in kernel.components)
         given = _at_one(data, num_space) if has_slopes else data
         return place(given, most if is_auto else int(setting), method="greedy", kernel=kernel, seed=seed)
     # Kilometres and deviations differ in size; each column counts alike.
@@ -91,15 +92,14 @@ def padded(points: Float[np.ndarray, "pseudo space"], num_covariates: int) -> Fl
 
 
 def _factors(kernel: SumSeparable) -> list[Kernel]:
-    """Kernels of space that the components are products of, those of two factors or more."""
-    waiting: list[Kernel] = [part.space for part in kernel.components if isinstance(part.space, Product)]
+    """Kernels of space that the components are made of: factors of products, and what stands around others."""
+    waiting: list[Kernel] = [part.space for part in kernel.components]
     found: list[Kernel] = []
     while waiting:
         each = waiting.pop()
-        if isinstance(each, Product):
-            waiting += [each.first, each.second]
-        else:
-            found.append(each.unwrapped)
+        found.append(each)
+        waiting += [each.first, each.second] if isinstance(each, Product) else []
+        waiting += [each.kernel] if isinstance(each, Around) else []
     return found
 
 

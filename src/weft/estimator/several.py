@@ -194,6 +194,7 @@ def check_several(settings: Options) -> None:
     extras = [name for name in EXTRAS if getattr(settings, name) is not None]
     held = {
         "covariates": bool(settings.covariates),
+        "areas": settings.area is not None or settings.areas is not None,
         "a kernel": settings.kernel is not None,
         "pseudo_points of your own": not (isinstance(settings.pseudo_points, str) or settings.pseudo_points is None),
         "regions=None": settings.regions is None,
@@ -315,7 +316,7 @@ def _start(
     """Components that some target alone has, each as long as it is on average over those, with `rank` shared fields."""
     num_space = data.places.shape[1] - 1
     first = next(iter(translations.values()))
-    scales = scales_of(_one_target(data), num_space, first.scaling.alike)
+    scales = scales_of(_one_target(data), num_space, first.scaling.alike, first.scaling.marks)
     loadings = _start_loadings(data, len(alone), rank)
     components: list[Separable] = []
     names: list[str] = []

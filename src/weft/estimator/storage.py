@@ -2,6 +2,7 @@
 """Fitted estimators as plain data, and back: their arguments, units and posterior in one archive."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -57,7 +58,12 @@ def to_plain_estimator(stored: Stored | StoredSeveral, arrays: list[np.ndarray],
 
 
 def _plain_arguments(arguments: Mapping[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
-    return {name: to_plain(_as_tuples(value), arrays) for name, value in arguments.items()}
+    """What was given; a table of the points of areas is not kept, as the units of the columns of space have them."""
+    given = arguments["areas"]
+    kept = dict(arguments) | {
+        "areas": None if given is None or not isinstance(given, str | os.PathLike) else os.fspath(given)
+    }
+    return {name: to_plain(_as_tuples(value), arrays) for name, value in kept.items()}
 
 
 def _to_plain(stored: Stored, arrays: list[np.ndarray]) -> dict[str, Any]:
@@ -113,6 +119,7 @@ def _from_plain(plain: dict[str, Any], arrays: list[np.ndarray], posterior: Post
                 # Version 0.1 took no value for missing.
                 tuple(float(value) for value in roles.get("missing", ())),
                 tuple(roles.get("kinds", ())),
+                None if roles.get("area") is None else str(roles["area"]),
             ),
             translation=Translation.from_json(plain["translation"]),
             names=tuple(plain["names"]),
@@ -139,7 +146,15 @@ def _check_fitted(fitted: Fitted) -> None:
     """Raise unless the parts of an estimator are of one table and one model."""
     roles, translation = fitted.roles, fitted.translation
     numbers = tuple(name for name in roles.covariates if name not in roles.categories)
-    said = (roles.time, roles.target, tuple(roles.space), numbers, tuple(roles.categories), tuple(roles.kinds))
+    said = (
+        roles.time,
+        roles.target,
+        tuple(roles.space),
+        numbers,
+        tuple(roles.categories),
+        tuple(roles.kinds),
+        roles.area,
+    )
     learned = (
         translation.time_name,
         translation.target_name,
@@ -147,6 +162,7 @@ def _check_fitted(fitted: Fitted) -> None:
         tuple(translation.covariates.columns),
         tuple(category.name for category in translation.categories),
         tuple(kind.name for kind in translation.scaling.kinds),
+        None if translation.scaling.areas is None else translation.scaling.areas.column,
     )
     if said != learned:
         raise ValueError(f"its units are of the columns {learned}, and its columns are {said}")

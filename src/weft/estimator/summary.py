@@ -10,7 +10,7 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.data.scaling import Scaling
 from weft.estimator.translation import Translation
-from weft.kernels import Alike, Kernel, Periodic, Product, Separable, Uneven
+from weft.kernels import Alike, Averages, Columns, Kernel, Periodic, Product, Separable, Uneven
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.fitting import FitResult
@@ -49,7 +49,7 @@ def _strengths(space: Kernel, places: Float[AnyArray, "place dim"]) -> str:
 
 def _how_alike(space: Kernel, translation: Translation) -> str:
     """What kinds of places have in common of it, in words."""
-    found = []
+    found, space = [], _of_places(space)
     for kind in reversed(translation.scaling.kinds):
         if not isinstance(space, Product):
             break
@@ -146,9 +146,17 @@ def _mean_variance(component: Separable, places: Float[AnyArray, "place dim"]) -
 def _over_space(component: Separable, translation: Translation) -> Kernel:
     """The kernel of where; it stands before those that say how several targets, or kinds of places, go together."""
     space = component.space
-    for _ in range(len(translation.kinds) + (translation.output is not None)):
+    space = _of_places(space)
+    for _ in range(len(translation.scaling.kinds) + (translation.output is not None)):
         space = space.first if isinstance(space, Product) else space
     return space
+
+
+def _of_places(space: Kernel) -> Kernel:
+    """The kernel of places within one of averages over areas."""
+    if isinstance(space, Averages):
+        return space.kernel
+    return space.kernel.kernel if isinstance(space, Columns) and isinstance(space.kernel, Averages) else space
 
 
 def _name(kernel: Kernel) -> str:

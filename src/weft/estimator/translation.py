@@ -7,7 +7,8 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from weft.data.categories import Category, Labels, learn_category
+from weft.data.areas import Members, make_areas
+from weft.data.categories import MISSING, Category, Labels, learn_category
 from weft.data.clock import Clock, learn_clock
 from weft.data.observations import ROW_EXTRAS, Observations
 from weft.data.scaling import Scaling, TargetScaling, centre_and_scale, learn_scaling, learn_target
@@ -41,11 +42,6 @@ class Translation:
     def num_space(self) -> int:
         """How many columns of a place say where it is; the rest are covariates."""
         return len(self.scaling.dimensions)
-
-    @property
-    def kinds(self) -> tuple[int, ...]:
-        """How many levels those columns of space have that say of which kind a place is, the last of them."""
-        return tuple(kind.num_levels for kind in self.scaling.kinds)
 
     @property
     def num_numbers(self) -> int:
@@ -142,6 +138,8 @@ def learn_translation(
     time_step: str | float | int | None,
     time_format: str | None = None,
     local: tuple[str, ...] = (),
+    area: str | None = None,
+    members: Members | None = None,
 ) -> Translation:
     """The translation of these rows; rows nothing can be learned from are refused in a sentence."""
     if rows.num_rows == 0:
@@ -152,7 +150,7 @@ def learn_translation(
     if present.sum() < 2:
         raise ValueError(f"only one row has a value of {target_name!r}; a model needs more than one")
     clock = learn_clock(rows.time, time_name, time_step=time_step, text_format=time_format)
-    scaling = learn_scaling(rows.space)
+    scaling = _learn_scaling(rows, area, members)
     times = clock.numbers(rows.time, time_name)[present]
     one_place = len(distinct_rows([column[present] for column in rows.space.values()])[0]) == 1
     if one_place and np.all(times == times[0]):
@@ -163,6 +161,19 @@ def learn_translation(
     categories = tuple(learn_category(labels[present], name) for name, labels in rows.categories.items())
     covariates = _learn_covariates(rows.covariates)
     return Translation(clock, scaling, covariates, target, time_name, target_name, categories, local)
+
+
+def _learn_scaling(rows: Measurements, area: str | None, members: Members | None) -> Scaling:
+    """The scaling of the columns of space; where rows may be means over areas, of those at places and the areas' points."""
+    if area is None or members is None:
+        return learn_scaling(rows.space)
+    at_place = rows.space[area] == MISSING
+    named = set(np.unique(rows.space[area]).tolist())
+    used = np.array([label in named for label in members.area.tolist()])
+    scaling = learn_scaling(
+        {name: np.concatenate([rows.space[name][at_place], column[used]]) for name, column in members.space.items()}
+    )
+    return dataclasses.replace(scaling, areas=make_areas(members, area, scaling.forward(members.space)))
 
 
 def _learn_covariates(columns: dict[str, Float[np.ndarray, " row"]]) -> Scaling:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.data.categories import MISSING
 from weft.estimator.fitted import Fitted
 from weft.estimator.gridding import read_times
 
@@ -16,19 +17,23 @@ __all__ = ["rows_at"]
 
 
 def rows_at(fitted: Fitted, place: Mapping[str, Any], times: Any) -> "pd.DataFrame":
-    """A row for each of these times, all that the model has seen unless given, at one place."""
+    """A row for each of these times, all that the model has seen unless given, at one place or of one area."""
     import pandas as pd
 
     roles, clock = fitted.roles, fitted.translation.clock
-    wanted = (*roles.space, *roles.covariates)
+    # An area is where its points are, and says nothing else of where.
+    area = roles.area if roles.area is not None and place.get(roles.area, MISSING) != MISSING else None
+    wanted = (*(roles.space if area is None else (area,)), *roles.covariates)
     for name in wanted:
         if name not in place:
             raise ValueError(f"a point needs {', '.join(wanted)}; {name} is missing")
-    unknown = [name for name in place if name not in wanted]
+    unknown = [name for name in place if name not in (*wanted, *roles.where)]
     if unknown:
         raise ValueError(f"a point needs {', '.join(wanted)}, and knows no {unknown[0]!r}")
     when = fitted.times if times is None else read_times(clock, times, roles.time)
-    known: dict[str, Any] = {name: place[name] for name in (*roles.categories, *roles.kinds)}
+    text = (*roles.categories, *(roles.kinds if area is None else (area,)))
+    known: dict[str, Any] = {} if area is None else dict.fromkeys(roles.space, np.nan)
+    known |= {name: place[name] for name in text}
     for name in wanted:
         if name in known:
             continue

@@ -94,6 +94,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             "config": self.source,
             "table": self.table,
             "table of places": self.places,
+            "areas": self.options.get("areas"),
             "table to predict at": self.predict.table,
             "terrain": self.report.terrain,
         }
@@ -221,6 +222,8 @@ def _beside(settings: Settings, folder: pathlib.Path) -> Settings:
         settings,
         table=placed(settings.table),
         places=placed(settings.places),
+        options=settings.options
+        | ({"areas": placed(settings.options["areas"])} if "areas" in settings.options else {}),
         predict=replace(settings.predict, table=placed(settings.predict.table)),
         report=replace(settings.report, terrain=placed(settings.report.terrain)),
         output=replace(settings.output, folder=str(folder / settings.output.folder)),

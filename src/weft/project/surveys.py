@@ -228,7 +228,7 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
     table = roles.table(data, with_target=True)
 
     def counted(missing: Sequence[float], target: str = roles.target) -> Counts:
-        columns: dict[str, Any] = {"time": roles.time, "space": roles.space, "target": target}
+        columns: dict[str, Any] = {"time": roles.time, "space": roles.space, "target": target, "area": roles.area}
         return count_table(table, **columns, time_format=options.get("time_format"), missing=missing)
 
     counts = counted(roles.missing)

@@ -156,7 +156,7 @@ def time_labels(clock: Clock, times: Float[np.ndarray, " row"]) -> tuple[str, ..
 
 def _with_places(gp: "SpaceTimeGP", measured: Measurements, labels: np.ndarray | None) -> SeenRows:
     assert measured.values is not None
-    space = gp.fitted_.roles.space
+    space = [name for name in gp.fitted_.roles.where if name in measured.space]
     first, place = distinct_rows([measured.space[name] for name in space])
     places = {name: measured.space[name][first] for name in space}
     names = [place_in_words(places, k, 5) for k in range(len(first))]
