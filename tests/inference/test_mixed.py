@@ -12,7 +12,7 @@ from weft.data.scaling import TargetScaling
 from weft.data.transforms import TRANSFORMS
 from weft.inference.mixed import MixedEmission, Way
 from weft.inference.prediction import LikelihoodEmission, Marginals, Prediction
-from weft.inference.tails import HeavyTailed, LeftOut, learn_tails
+from weft.inference.tails import HeavyTailed, LeftOutWays, learn_tails
 from weft.likelihoods import RowExtras
 
 # One row that may be meant in two ways, one that is meant in one only, one whose ways hardly differ.
@@ -100,9 +100,9 @@ def test_tails_are_learned_through_the_mixture():
     error = 0.9 * rng.standard_t(6.0, count) * np.where(first, sd[0], sd[1])
     errors = np.stack([np.where(first, error, error + apart), np.where(first, error - apart, error)])
     probability = np.stack([np.full(count, 0.3), np.full(count, 0.7)])
-    found = learn_tails(LeftOut(errors, sd, probability))
+    found = learn_tails(LeftOutWays(errors, sd, probability))
     # Of so many rows both numbers are known to a few per cent; the prior pulls to the Gaussian.
     assert_allclose(found.freedom, 6.0, rtol=0.2)
     assert_allclose(found.scale, 0.9, rtol=0.03)
-    alone = learn_tails(LeftOut(errors[1:], sd[1:], np.ones((1, count))))
+    alone = learn_tails(LeftOutWays(errors[1:], sd[1:], np.ones((1, count))))
     assert alone.freedom < 4.0

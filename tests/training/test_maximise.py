@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from weft.training.maximise import Evaluation, Outcome, maximise, outcome_in
+from weft.training.maximise import FunctionValue, Outcome, maximise, outcome_in
 
 SETTINGS = {"max_iterations": 300, "tolerance": 1e-13, "gradient_tolerance": 1e-7}
 
@@ -15,7 +15,7 @@ def banana(point):
     x, y = point
     value = -(100 * (y - x**2) ** 2 + (1 - x) ** 2)
     gradient = np.array([400 * x * (y - x**2) + 2 * (1 - x), -200 * (y - x**2)])
-    return Evaluation(value, gradient, value)
+    return FunctionValue(value, gradient, value)
 
 
 def test_reaches_the_top():
@@ -30,18 +30,18 @@ def test_first_trial_is_no_further_than_one():
 
     def steep(point):
         tried.append(point)
-        return Evaluation(-1e8 * float(point @ point), -2e8 * point, 0.0)
+        return FunctionValue(-1e8 * float(point @ point), -2e8 * point, 0.0)
 
     maximise(steep, np.array([3.0, 4.0]), **SETTINGS)
     assert_allclose(np.linalg.norm(tried[1] - tried[0]), 1.0)
 
 
 def fails_by_value(point):
-    return Evaluation(np.nan, np.full(2, np.nan), np.nan)
+    return FunctionValue(np.nan, np.full(2, np.nan), np.nan)
 
 
 def fails_by_gradient(point):
-    return Evaluation(-1.0, np.array([np.inf, 0.0]), -1.0)
+    return FunctionValue(-1.0, np.array([np.inf, 0.0]), -1.0)
 
 
 def fails_by_error(point):
@@ -72,7 +72,7 @@ def test_a_failed_trial_shortens_the_step_by_four():
 
     def cliff(point):
         tried.append(float(point[0]))
-        return Evaluation(point[0], np.ones(1), point[0]) if point[0] < 0.1 else fails_by_value(point)
+        return FunctionValue(point[0], np.ones(1), point[0]) if point[0] < 0.1 else fails_by_value(point)
 
     maximise(cliff, np.zeros(1), max_iterations=1, tolerance=0.0, gradient_tolerance=0.0)
     assert_allclose(tried[:4], [0.0, 1.0, 0.25, 0.0625])
@@ -97,7 +97,7 @@ def test_surrounded_by_failure_it_stays_and_says_so():
 
 def test_a_wrong_gradient_is_not_called_convergence():
     def wrong(point):
-        return Evaluation(-float(point @ point), 10.0 * (point + 1.0), 0.0)
+        return FunctionValue(-float(point @ point), 10.0 * (point + 1.0), 0.0)
 
     ascent = maximise(wrong, np.zeros(2), **SETTINGS)
     assert not ascent.converged

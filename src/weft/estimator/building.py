@@ -21,7 +21,7 @@ from weft.estimator.components import (
     scales_of,
 )
 from weft.estimator.defaults import (
-    Shares,
+    VarianceSplit,
     field_scale,
     is_standardised,
     median_step,
@@ -178,7 +178,7 @@ def several(setting: Any) -> tuple[Any, ...]:
     return (setting,) if isinstance(setting, str | int | float) else tuple(setting)
 
 
-def variance_of_mean(f: np.ndarray, shares: Shares) -> float:
+def variance_of_mean(f: np.ndarray, shares: VarianceSplit) -> float:
     return float(np.mean(f) ** 2 + 10 * sum(shares))
 
 

@@ -14,7 +14,7 @@ from weft.inference.habits.tails import TailsOfPlaces
 from weft.inference.mixed import MixedEmission, Way
 from weft.inference.posterior import Posterior
 from weft.inference.prediction import IDENTITY
-from weft.inference.tails import LeftOut, learn_tails
+from weft.inference.tails import LeftOutWays, learn_tails
 from weft.inference.with_habits import with_habits
 from weft.phases import timing
 
@@ -67,14 +67,14 @@ def tails_of_places(
     # Asked for together, since one pass over the rest answers for all.
     alone, with_place = (np.flatnonzero(chosen)[: 2 * _MOST_ROWS] for chosen in hidden)
     found = _left_out(left, data, np.concatenate([alone, with_place]))
-    first = learn_tails(LeftOut(*(array[:, : len(alone)] for array in found)))
+    first = learn_tails(LeftOutWays(*(array[:, : len(alone)] for array in found)))
     if len(with_place) == 0:
         return TailsOfPlaces(_places(data, num_space), first, first)
-    second = learn_tails(LeftOut(*(array[:, len(alone) :] for array in found)))
+    second = learn_tails(LeftOutWays(*(array[:, len(alone) :] for array in found)))
     return TailsOfPlaces(_places(data, num_space), first, second)
 
 
-def _left_out(left: Posterior, data: Observations, rows: Int[np.ndarray, " left"]) -> LeftOut:
+def _left_out(left: Posterior, data: Observations, rows: Int[np.ndarray, " left"]) -> LeftOutWays:
     """These rows as predicted without them, in each way they may be meant."""
     own = None if data.noise_variance is None else np.asarray(data.noise_variance)[rows]
     found = left.predict(data.row_times[rows], data.row_places[rows], noise_variance=own)
@@ -83,7 +83,7 @@ def _left_out(left: Posterior, data: Observations, rows: Int[np.ndarray, " left"
     inner = emission.inner if isinstance(emission, MixedEmission) else emission
     moments = [inner.observed(way.latent).moments(IDENTITY) for way in ways]
     values = np.asarray(data.values)[rows]
-    return LeftOut(
+    return LeftOutWays(
         np.stack([values - mean for mean, _ in moments]),
         np.stack([sd for _, sd in moments]),
         np.stack([way.probability for way in ways]),

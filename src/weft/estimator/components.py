@@ -17,7 +17,7 @@ from scipy.spatial import cKDTree
 
 from weft.data.observations import Observations, places_repeat, take_rows
 from weft.data.scaling import Marks
-from weft.estimator.defaults import Shares, median_step
+from weft.estimator.defaults import VarianceSplit, median_step
 from weft.estimator.seasonality import frozen_names, seasonal_component
 from weft.inference.cuts import cut
 from weft.kernels import (
@@ -177,7 +177,7 @@ def _usual_step(data: Observations) -> float:
     return max(step, float(np.ptp(data.times)) / _NEIGHBOURS) if not places_repeat(data) else step
 
 
-def named_components(names: Sequence[str], scales: Scales, shares: Shares) -> list[Separable]:
+def named_components(names: Sequence[str], scales: Scales, shares: VarianceSplit) -> list[Separable]:
     """Components of these names, each where it starts."""
     made = {
         SLOW: lambda: Separable(space=scales.in_space(Matern32, 1.0), time=Matern32(scales.slow), variance=shares.slow),

@@ -16,7 +16,7 @@ from weft import likelihoods
 from weft.data.observations import ROW_EXTRAS, Observations
 from weft.likelihoods import Gaussian, Likelihood, RowExtras, Support
 
-__all__ = ["Shares", "likelihood_from", "variance_shares"]
+__all__ = ["VarianceSplit", "likelihood_from", "variance_shares"]
 
 # Pairs looked at to split the variance; more would settle it no better.
 _MOST_PAIRS = 20_000
@@ -29,7 +29,7 @@ _NAMED: dict[str, type[Likelihood]] = {
 }
 
 
-class Shares(NamedTuple):
+class VarianceSplit(NamedTuple):
     """A split of the variance to start from."""
 
     slow: float
@@ -65,7 +65,7 @@ def median_step(times: Float[np.ndarray, " time"]) -> float:
     return float(np.median(np.diff(times))) if len(times) > 1 else 1.0
 
 
-def variance_shares(data: Observations, f: Float[np.ndarray, " row"], num_space: int) -> Shares:
+def variance_shares(data: Observations, f: Float[np.ndarray, " row"], num_space: int) -> VarianceSplit:
     """Slow, fast and noise variance from how much neighbours in time, and in space, differ.
 
     Half the mean squared difference of neighbours is what changes between them plus the noise; the smaller of the two
@@ -78,10 +78,10 @@ def variance_shares(data: Observations, f: Float[np.ndarray, " row"], num_space:
     nearest = min(known, default=0.2 * total)
     noise = float(np.clip(0.5 * nearest, 0.01 * total, 0.5 * total))
     fast = float(np.clip((along if along is not None else nearest), 0.1 * total, 0.4 * total))
-    return Shares(slow=max(total - noise - fast, 0.2 * total), fast=fast, noise=noise)
+    return VarianceSplit(slow=max(total - noise - fast, 0.2 * total), fast=fast, noise=noise)
 
 
-def start_likelihood(likelihood: Likelihood, setting: Any, shares: Shares) -> Likelihood:
+def start_likelihood(likelihood: Likelihood, setting: Any, shares: VarianceSplit) -> Likelihood:
     """The likelihood to start from: a Gaussian asked for by name takes its variance from the data."""
     if isinstance(likelihood, Gaussian) and isinstance(setting, str):
         return Gaussian(shares.noise)

@@ -133,9 +133,9 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
         result,
         learned_from,
         data,
-        dated,
-        habits,
-        translation.num_space,
+        dated=dated,
+        names=habits,
+        num_space=translation.num_space,
         num_map=translation.num_space - translation.scaling.marks.num_columns,
     )
     assert rows.values is not None
@@ -264,6 +264,7 @@ def answer_with_habits(
     result: FitResult,
     learned_from: Sequence[Observations],
     data: Observations,
+    *,
     dated: tuple[Habit, ...],
     names: tuple[str, ...],
     num_space: int,

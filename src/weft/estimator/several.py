@@ -248,9 +248,9 @@ def _more_likely(
         learned_together,
         parts_kept,
         data,
-        (),
-        habits,
-        data.places.shape[1],
+        dated=(),
+        names=habits,
+        num_space=data.places.shape[1],
         num_map=data.places.shape[1] - 1,
     )
     return Together(

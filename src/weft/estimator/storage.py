@@ -109,17 +109,17 @@ def _from_plain(plain: dict[str, Any], arrays: list[np.ndarray], posterior: Post
         roles = plain["roles"]
         fitted = Fitted(
             roles=Roles(
-                str(roles["time"]),
-                tuple(roles["space"]),
-                str(roles["target"]),
-                tuple(roles["covariates"]),
-                dict(roles["extras"]),
-                tuple(roles.get("categories", ())),
-                tuple(roles.get("local", ())),
+                time=str(roles["time"]),
+                space=tuple(roles["space"]),
+                target=str(roles["target"]),
+                covariates=tuple(roles["covariates"]),
+                extras=dict(roles["extras"]),
+                categories=tuple(roles.get("categories", ())),
+                local=tuple(roles.get("local", ())),
                 # Version 0.1 took no value for missing.
-                tuple(float(value) for value in roles.get("missing", ())),
-                tuple(roles.get("kinds", ())),
-                None if roles.get("area") is None else str(roles["area"]),
+                missing=tuple(float(value) for value in roles.get("missing", ())),
+                kinds=tuple(roles.get("kinds", ())),
+                area=None if roles.get("area") is None else str(roles["area"]),
             ),
             translation=Translation.from_json(plain["translation"]),
             names=tuple(plain["names"]),

@@ -75,7 +75,7 @@ class Natural(NamedTuple):
         return Natural(*((1 - step) * here + step * there for here, there in zip(self, target, strict=True)))
 
 
-class Evaluation(NamedTuple):
+class BoundAtSites(NamedTuple):
     """The bound at some sites, what q says about each row, and where a whole step would lead.
 
     `excess` is by how much the target's precision was raised to keep it positive.
@@ -161,7 +161,7 @@ def search_sites(
             "sensible?"
         )
     bounds = [here.bound]
-    path: list[Evaluation] = []
+    path: list[BoundAtSites] = []
     step, num_idle, nearest = 1.0, 0, here.distance
     while here.distance > SITE_TOLERANCE and num_idle < MOST_IDLE and problem.engine_calls < max_engine_calls:
         # From afar the last steps say nothing about the next.
@@ -198,7 +198,7 @@ def search_sites(
     return problem.found(here, converged, bounds)
 
 
-def extrapolate(path: list[Evaluation]) -> Natural | None:
+def extrapolate(path: list[BoundAtSites]) -> Natural | None:
     """Anderson acceleration: where the last sites and their targets say that sites and target would meet.
 
     Taken linear in the sites, the way left to the target vanishes at some combination of those seen, found by least
@@ -217,7 +217,7 @@ def extrapolate(path: list[Evaluation]) -> Natural | None:
     return Natural(shift, precision) if np.all(precision > 0) else None
 
 
-def gain(here: Evaluation, there: Evaluation) -> float:
+def gain(here: BoundAtSites, there: BoundAtSites) -> float:
     """By how much the bound rises, apart from what the variances of rows with raised precisions do to it.
 
     A step with a raised precision climbs the bound in which the row's E has lost a linear function of its variance, such
@@ -250,7 +250,7 @@ class _Problem:
     def rows(self, sites: Natural) -> Rows:
         return rows_of(self.data, Sites(jnp.asarray(sites.value), jnp.asarray(sites.precision), jnp.zeros(())))
 
-    def evaluate(self, sites: Natural) -> Evaluation:
+    def evaluate(self, sites: Natural) -> BoundAtSites:
         rows = self.rows(sites)
         self.engine_calls += 1
         log_normaliser, (chain, weights, in_sites) = normaliser_and_gradient(
@@ -266,7 +266,7 @@ class _Problem:
         terms = row_terms(self.likelihood, self.data.values, self.extra, mean, variance)
         per_row = np.asarray(terms.value) + sites.precision * (offset**2 + explained) / 2
         target = natural_target(terms, mean, variance)
-        return Evaluation(
+        return BoundAtSites(
             sites=sites,
             bound=float(log_normaliser) + float(np.sum(per_row)),
             rounding=ROUNDING * (abs(float(log_normaliser)) + float(np.sum(np.abs(per_row)))),
@@ -288,7 +288,7 @@ class _Problem:
         moments = self.engine.moments(self.prior.chain, self.prior.weights, rows, queries)
         return np.asarray(moments.mean).sum(axis=1), np.asarray(moments.total_variance)
 
-    def found(self, end: Evaluation, converged: bool, bounds: list[float]) -> Found:
+    def found(self, end: BoundAtSites, converged: bool, bounds: list[float]) -> Found:
         return Found(
             sites=Sites(
                 jnp.asarray(end.sites.value),

@@ -66,17 +66,17 @@ def prior_at(
     )
 
 
-class Features(eqx.Module):
+class SpatialFeatures(eqx.Module):
     """Weights of places on the bottleneck, components side by side, and unexplained spatial variance by component."""
 
     weights: Float[AnyArray, "place bottleneck"]
     unexplained: Float[AnyArray, "place component"]
 
 
-def scaled_features(components: tuple[Separable, ...], reduced: list[Reduced]) -> Features:
+def scaled_features(components: tuple[Separable, ...], reduced: list[Reduced]) -> SpatialFeatures:
     """What the space of each component is reduced to, the component's variance included."""
     pairs = list(zip(components, reduced, strict=True))
-    return Features(
+    return SpatialFeatures(
         weights=jnp.concatenate([jnp.sqrt(component.variance) * weights for component, (weights, _) in pairs], axis=1),
         unexplained=jnp.stack([component.variance * rest for component, (_, rest) in pairs], axis=1),
     )
@@ -92,7 +92,7 @@ def reduce_places(model: Model, places: Float[AnyArray, "place dim"]) -> tuple[R
 
 def features_at_data(
     components: tuple[Separable, ...], reductions: tuple[Reduction, ...], places: Float[AnyArray, "place dim"]
-) -> Features:
+) -> SpatialFeatures:
     return scaled_features(components, [reduction.at_data(places) for reduction in reductions])
 
 
@@ -122,7 +122,7 @@ def sizes_at(model: Model, places: Float[AnyArray, "place dim"]) -> tuple[int, .
 
 def unexplained_variance(
     components: tuple[Separable, ...],
-    features: Features,
+    features: SpatialFeatures,
     times: Float[AnyArray, " time"],
     time_of_row: Int[AnyArray, " row"],
     place_of_row: Int[AnyArray, " row"],
@@ -230,7 +230,9 @@ def _spatial_variances_at(model: Model, places: Float[AnyArray, "place dim"]) ->
     return jnp.stack([each.variance * each.space.variances(jnp.asarray(places)) for each in model.components], axis=1)
 
 
-def features_at(model: Model, reductions: tuple[Reduction, ...], places: Float[np.ndarray, "place dim"]) -> Features:
+def features_at(
+    model: Model, reductions: tuple[Reduction, ...], places: Float[np.ndarray, "place dim"]
+) -> SpatialFeatures:
     """Features of any `places`; piece by piece, so that little more is held than the answer, and padded, so that pieces of
     many sizes share one compilation.
     """
@@ -243,13 +245,13 @@ def features_at(model: Model, reductions: tuple[Reduction, ...], places: Float[n
         mine = slice(first, first + len(piece))
         weights[mine] = np.asarray(features.weights)[: len(piece)]
         unexplained[mine] = np.asarray(features.unexplained)[: len(piece)]
-    return Features(weights, unexplained)
+    return SpatialFeatures(weights, unexplained)
 
 
 @eqx.filter_jit
 def _features_at(
     components: tuple[Separable, ...], reductions: tuple[Reduction, ...], places: Float[AnyArray, "place dim"]
-) -> Features:
+) -> SpatialFeatures:
     return scaled_features(components, [reduction.at(places) for reduction in reductions])
 
 

@@ -17,7 +17,7 @@ from weft.engines.base import Engine, Moments, shape_of_chain
 from weft.engines.choose import choose_engine
 from weft.inference import joint
 from weft.inference.approximate import find_sites
-from weft.inference.filtering import FilterRun, Kept, run_filter, starting
+from weft.inference.filtering import FilterRun, Kept, SiteSeries, run_filter, starting
 from weft.inference.merge import Given, concatenate_observations, merge_given, merge_rows
 from weft.inference.parts import Parts, from_plain_parts, to_plain_parts
 from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
@@ -154,9 +154,8 @@ class SinglePosterior(Posterior):
 
     @functools.cached_property
     def _run(self) -> FilterRun:
-        return run_filter(
-            self._engine, self.model, self._num_pseudo, self.times, self.weights, self.rows, kept=self._kept
-        )
+        series = SiteSeries(self.model, self._num_pseudo, self.times, self.weights, self.rows)
+        return run_filter(self._engine, series, self._kept)
 
     @functools.cached_property
     def _reductions(self) -> tuple[Reduction, ...]:

@@ -20,7 +20,7 @@ from weft.data.transforms import check_levels
 from weft.inference.prediction import IDENTITY, Continuous, Distribution, Emission, Marginals, PerRow
 from weft.scores import RowScores, crps_from_quantiles, score_rows
 
-__all__ = ["HeavyTailed", "LeftOut", "StudentT", "Tails", "learn_tails"]
+__all__ = ["HeavyTailed", "LeftOutWays", "ScaledT", "Tails", "learn_tails"]
 
 # More degrees of freedom than this are a Gaussian; fewer than this have no variance worth the name.
 MOST_FREEDOM = 200.0
@@ -54,7 +54,7 @@ class Tails:
         return self.scale * float(np.sqrt(self.freedom / (self.freedom - 2)))
 
 
-class LeftOut(NamedTuple):
+class LeftOutWays(NamedTuple):
     """Rows predicted without themselves, in each way they may be meant: errors, deviations, and how likely each way is."""
 
     error: Float[np.ndarray, "way row"]
@@ -62,7 +62,7 @@ class LeftOut(NamedTuple):
     probability: Float[np.ndarray, "way row"]
 
 
-def learn_tails(left: LeftOut) -> Tails:
+def learn_tails(left: LeftOutWays) -> Tails:
     """From rows predicted without themselves: the likeliest t, held weakly to the standard Gaussian."""
     known = np.all(np.isfinite(left.error), axis=0)
     error, sd, probability = left.error[:, known], left.sd[:, known], left.probability[:, known]
@@ -100,7 +100,7 @@ class HeavyTailed(Emission):
         mean, sd = self.inner.observed(latent).moments(IDENTITY)
         within = np.minimum(1.0, (self.reach / sd) ** 2)
         freedom = np.minimum(self.freedom / within, MOST_FREEDOM)
-        return StudentT(mean, (1 + within * (self.scale - 1)) * sd, freedom)
+        return ScaledT(mean, (1 + within * (self.scale - 1)) * sd, freedom)
 
     def expected(self, f: Float[np.ndarray, "*draw row"]) -> Float[np.ndarray, "*draw row"]:
         return self.inner.expected(f)
@@ -114,7 +114,7 @@ class HeavyTailed(Emission):
 
 
 @final
-class StudentT(Continuous):
+class ScaledT(Continuous):
     """A scaled Student-t before the target's transform; its quantiles come back exactly.
 
     Moments of a transformed target are those of the Gaussian of the same deviation: of e^t there are none.
@@ -157,8 +157,8 @@ class StudentT(Continuous):
             values, mean, sd, crps=self._crps(values, target), log_density=self.log_density(values, target), pit=pit
         )
 
-    def at(self, rows: Int[np.ndarray, " some"]) -> "StudentT":
-        return StudentT(self.mean[rows], self.scale[rows], self.freedom[rows])
+    def at(self, rows: Int[np.ndarray, " some"]) -> "ScaledT":
+        return ScaledT(self.mean[rows], self.scale[rows], self.freedom[rows])
 
     def cdf(self, f: Float[np.ndarray, "row level"]) -> Float[np.ndarray, "row level"]:
         return special.stdtr(self.freedom[:, None], (f - self.mean[:, None]) / self.scale[:, None])

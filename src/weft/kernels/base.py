@@ -217,11 +217,26 @@ class Scaled(Around):
         self.kernel.check_inputs(xs)
 
 
-class Sum(Kernel):
-    """Covariance of the sum of two independent processes."""
+class OfTwo(Kernel):
+    """A kernel made of two others, which look at the same columns."""
 
     first: Kernel
     second: Kernel
+
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+        return jnp.concatenate([self.first.coordinates(xs), self.second.coordinates(xs)], axis=1)
+
+    def check_width(self, width: int) -> None:
+        self.first.check_width(width)
+        self.second.check_width(width)
+
+    def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:
+        self.first.check_inputs(xs)
+        self.second.check_inputs(xs)
+
+
+class Sum(OfTwo):
+    """Covariance of the sum of two independent processes."""
 
     def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
         return self.first.covariance(xs, ys) + self.second.covariance(xs, ys)
@@ -242,29 +257,15 @@ class Sum(Kernel):
         # Of a sum only one term's scale is given by the whole's; of the other term all scales but one are.
         return below("first", self.first) + below("second", self.second)[1:]
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
-        return jnp.concatenate([self.first.coordinates(xs), self.second.coordinates(xs)], axis=1)
-
     def random_features(
         self, xs: Float[np.ndarray, "x dim"], num: int, rng: np.random.Generator
     ) -> Float[np.ndarray, "x feature"]:
         parts = [kernel.random_features(xs, num, rng) for kernel in (self.first, self.second)]
         return np.concatenate(parts, axis=1)
 
-    def check_width(self, width: int) -> None:
-        self.first.check_width(width)
-        self.second.check_width(width)
 
-    def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:
-        self.first.check_inputs(xs)
-        self.second.check_inputs(xs)
-
-
-class Product(Kernel):
+class Product(OfTwo):
     """Covariance of the product of two independent processes."""
-
-    first: Kernel
-    second: Kernel
 
     def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
         return self.first.covariance(xs, ys) * self.second.covariance(xs, ys)
@@ -288,9 +289,6 @@ class Product(Kernel):
         first, second = self.first.features(xs), self.second.features(xs)
         return jnp.reshape(first[:, :, None] * second[:, None, :], (first.shape[0], -1))
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
-        return jnp.concatenate([self.first.coordinates(xs), self.second.coordinates(xs)], axis=1)
-
     def overall_scales(self) -> tuple[FieldPath, ...]:
         return below("first", self.first) + below("second", self.second)
 
@@ -300,14 +298,6 @@ class Product(Kernel):
         first, second = (kernel.random_features(xs, num, rng) for kernel in (self.first, self.second))
         # Every column with every other one: few where a factor has few features of its own.
         return np.reshape(first[:, :, None] * second[:, None, :], (len(xs), -1))
-
-    def check_width(self, width: int) -> None:
-        self.first.check_width(width)
-        self.second.check_width(width)
-
-    def check_inputs(self, xs: Float[AnyArray, "x dim"]) -> None:
-        self.first.check_inputs(xs)
-        self.second.check_inputs(xs)
 
 
 class ScaledStateSpace(StateSpace):

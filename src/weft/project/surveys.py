@@ -256,7 +256,18 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
     further = () if guesses is None else (*guesses.others, *guesses.kinds)
     candidates = dict.fromkeys(name for name in (*roles.covariates, *further) if name in table.names)
     offers = offer_covariates(table, roles.target, candidates)
-    return Survey(table, settings, reasons, {}, counts, copies, objection, guesses, offers, rows.notes)
+    return Survey(
+        table,
+        settings,
+        reasons,
+        unknown={},
+        counts=counts,
+        copies=copies,
+        objection=objection,
+        guesses=guesses,
+        offers=offers,
+        arranged=rows.notes,
+    )
 
 
 def _spelled(settings: Settings, name: str) -> str:

@@ -30,7 +30,7 @@ from weft.report.residuals import autocorrelation, last_rows, residual_figures, 
 from weft.report.rows import SeenRows, kept_rows, rows_of_table, time_labels
 from weft.report.size import ReportSize
 from weft.report.stations import build_series, choose_stations
-from weft.report.validation import Hidden, describe_check, evaluated_rows, hide_rows, score_hidden
+from weft.report.validation import HiddenRows, describe_check, evaluated_rows, hide_rows, score_hidden
 from weft.report.verdict import judge
 from weft.training.fitting import FitResult
 
@@ -213,7 +213,7 @@ def _hidden(
     evaluated: "Mapping[str, pd.DataFrame]",
     station: str | None,
     seed: int,
-) -> list[Hidden]:
+) -> list[HiddenRows]:
     """Checks in order of weight: rows never seen first."""
     found = []
     if held_out is not None:

@@ -11,7 +11,7 @@ from weft.report.content import HeldOut, SeriesContent, Station
 from weft.report.packing import pack
 from weft.report.rows import SeenRows, as_seconds, ask, place_in_words, time_labels, values_by_place
 from weft.report.size import ReportSize
-from weft.report.validation import Hidden
+from weft.report.validation import HiddenRows
 
 if TYPE_CHECKING:
     from weft.space_time_gp import SpaceTimeGP
@@ -29,7 +29,7 @@ def choose_stations(rows: SeenRows, most: int) -> Int[np.ndarray, " station"]:
     return np.array(sorted(busiest.tolist(), key=lambda place: rows.names[place]), dtype=np.int64)
 
 
-def series_times(rows: SeenRows, hidden: Sequence[Hidden]) -> Float[np.ndarray, " time"]:
+def series_times(rows: SeenRows, hidden: Sequence[HiddenRows]) -> Float[np.ndarray, " time"]:
     """All distinct times, those of hidden rows included: rows held out may lie beyond the last one seen."""
     return np.unique(np.concatenate([rows.times, *(each.rows.times for each in hidden)]))
 
@@ -38,7 +38,7 @@ def build_series(
     gp: "SpaceTimeGP",
     rows: SeenRows,
     stations: Int[np.ndarray, " station"],
-    hidden: Sequence[Hidden],
+    hidden: Sequence[HiddenRows],
     size: ReportSize,
 ) -> SeriesContent:
     all_times = series_times(rows, hidden)
@@ -115,7 +115,7 @@ def _held_out_points(
     gp: "SpaceTimeGP",
     rows: SeenRows,
     stations: Int[np.ndarray, " station"],
-    hidden: Sequence[Hidden],
+    hidden: Sequence[HiddenRows],
     times: Float[np.ndarray, " time"],
     most: int,
 ) -> list[HeldOut]:

@@ -24,7 +24,7 @@ from weft.scores import COVERAGE_LEVELS, MEANINGS, RowScores, summarise, summari
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Hidden", "describe_check", "evaluated_rows", "hide_rows", "score_hidden"]
+__all__ = ["HiddenRows", "describe_check", "evaluated_rows", "hide_rows", "score_hidden"]
 
 _NUM_FOLDS = {"random": 10, "station": 5, "block": 5}
 _TITLES_IN_TURN = {
@@ -59,7 +59,7 @@ _NAMES = {
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Hidden:
+class HiddenRows:
     """Rows that were hidden, the 90 % interval predicted for each without them, and everybody's scores."""
 
     by: str
@@ -70,7 +70,7 @@ class Hidden:
     scores: dict[str, RowScores]
 
 
-def hide_rows(fitted: Fitted, rows: SeenRows, by: str, seed: int) -> Hidden | None:
+def hide_rows(fitted: Fitted, rows: SeenRows, by: str, seed: int) -> HiddenRows | None:
     """Hide one fold `by` "random", "station" or "block" and predict it; None where there are too few places or rows."""
     present = rows.take(rows.present)
     num_folds = _NUM_FOLDS[by]
@@ -83,16 +83,16 @@ def hide_rows(fitted: Fitted, rows: SeenRows, by: str, seed: int) -> Hidden | No
     return score_hidden(fitted.given_only(train.measured), train, test, by, seed)
 
 
-def score_hidden(fitted: Fitted, train: SeenRows, test: SeenRows, by: str, seed: int) -> Hidden:
+def score_hidden(fitted: Fitted, train: SeenRows, test: SeenRows, by: str, seed: int) -> HiddenRows:
     """Scores of the rows of `test`, which `fitted` has not seen: it has seen those of `train`."""
     known, hidden = (make_sheet(each.measured, fitted.translation) for each in (train, test))
     prediction = fitted.prediction(test.measured)
     scored = score_beside_baselines(prediction, known, hidden, fitted.translation, seed=seed)
     low, high = scored.interval.T
-    return Hidden(by, _TITLES[by], test, low, high, scored.scores)
+    return HiddenRows(by, _TITLES[by], test, low, high, scored.scores)
 
 
-def evaluated_rows(rows: SeenRows, by: str, scored: "pd.DataFrame") -> Hidden:
+def evaluated_rows(rows: SeenRows, by: str, scored: "pd.DataFrame") -> HiddenRows:
     """What a cross-validation `by` random, station or block has found: every row it held out, fold after fold."""
     parts = {str(model): part.sort_values("row") for model, part in scored.groupby("model", sort=False)}
     ours = parts[MODEL]
@@ -101,10 +101,10 @@ def evaluated_rows(rows: SeenRows, by: str, scored: "pd.DataFrame") -> Hidden:
     title = _TITLES_IN_TURN[by].format(share=f"{100 * share:.0f} %")
     test = rows.take(ours["row"].to_numpy())
     scores = {model: row_scores(part) for model, part in parts.items()}
-    return Hidden(by, title, test, ours["low"].to_numpy(), ours["high"].to_numpy(), scores)
+    return HiddenRows(by, title, test, ours["low"].to_numpy(), ours["high"].to_numpy(), scores)
 
 
-def describe_check(hidden: Hidden, target_sd: float, units: str) -> Check:
+def describe_check(hidden: HiddenRows, target_sd: float, units: str) -> Check:
     """A table of scores, the skill against the best baseline, and pictures of calibration."""
     summaries = {model: summarise(scores, target_sd) for model, scores in hidden.scores.items()}
     ours = summaries[MODEL]

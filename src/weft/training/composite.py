@@ -26,7 +26,7 @@ from weft.inference.variational import SearchMemory
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.estimate import shape_of
-from weft.training.maximise import Evaluation
+from weft.training.maximise import FunctionValue
 from weft.training.padding import pad_blocks
 from weft.training.parameters import ParameterSpace, Path, Prior, log_prior_and_slopes
 from weft.training.pieces import Batch, evidence_of, make_batches, slopes_of
@@ -34,7 +34,7 @@ from weft.training.pieces import Batch, evidence_of, make_batches, slopes_of
 __all__ = ["CompositeObjective", "block_evidence"]
 
 
-class Scores(NamedTuple):
+class BlockGradients(NamedTuple):
     """Log evidence of each block and its gradient in the free numbers."""
 
     value: Float[np.ndarray, " block"]
@@ -69,14 +69,14 @@ class CompositeObjective:
     def num_engine_calls(self) -> int:
         return self.evidence.num_engine_calls
 
-    def __call__(self, point: Float[np.ndarray, " free"]) -> Evaluation:
+    def __call__(self, point: Float[np.ndarray, " free"]) -> FunctionValue:
         scores = self.scores(point)
         prior, slope = log_prior_and_slopes(self.space, self.space.place_numpy(self.model, point), self.terms)
         evidence = float(np.sum(scores.value))
         gradient = np.sum(scores.gradient, axis=0) + self.space.steepness(point) * slope
-        return Evaluation(evidence + prior, gradient, evidence)
+        return FunctionValue(evidence + prior, gradient, evidence)
 
-    def scores(self, point: Float[np.ndarray, " free"]) -> Scores:
+    def scores(self, point: Float[np.ndarray, " free"]) -> BlockGradients:
         """Value and gradient of each block's log evidence at `point` on the real line."""
         return self.evidence.scores(point)
 
@@ -94,13 +94,13 @@ class _Together:
         self.num_blocks = len(blocks)
         self.num_engine_calls = 0
 
-    def scores(self, point: Float[np.ndarray, " free"]) -> Scores:
+    def scores(self, point: Float[np.ndarray, " free"]) -> BlockGradients:
         again = self.num_engine_calls > 0
         self.num_engine_calls += self.num_blocks
         placed = self.space.place_numpy(self.model, point)
         task = functools.partial(_scores_of_batch, self.space, placed, self.engine)
         values, slopes = zip(*self.executor.map(task, self.batches, names=self.names, again=again), strict=True)
-        return Scores(np.concatenate(values), np.concatenate(slopes) * self.space.steepness(point))
+        return BlockGradients(np.concatenate(values), np.concatenate(slopes) * self.space.steepness(point))
 
 
 class _OneByOne:
@@ -122,13 +122,13 @@ class _OneByOne:
         searches = [memory.engine_calls for memory in self.memories if memory is not None]
         return sum(searches) if searches else self.num_calls
 
-    def scores(self, point: Float[np.ndarray, " free"]) -> Scores:
+    def scores(self, point: Float[np.ndarray, " free"]) -> BlockGradients:
         self.num_calls += len(self.blocks)
         task = functools.partial(_own_score, point, *self.arguments)
         found = self.executor.map(task, self.blocks, self.memories, names=self.names)
         # A worker searched with a copy of the memory.
         self.memories = [memory for _, _, memory in found]
-        return Scores(
+        return BlockGradients(
             np.array([float(value) for value, _, _ in found]), np.stack([np.asarray(slope) for _, slope, _ in found])
         )
 

@@ -34,7 +34,7 @@ from weft.notebook import facts_html
 from weft.training.checkpoint import Checkpoint, Finished, fingerprint_of, read_checkpoint, write_checkpoint
 from weft.training.composite import CompositeObjective
 from weft.training.estimate import refuse_too_large, shape_of
-from weft.training.maximise import Ascent, Evaluation, Outcome, Step, maximise
+from weft.training.maximise import Ascent, FunctionValue, Outcome, Step, maximise
 from weft.training.parameters import (
     Bound,
     ParameterSpace,
@@ -300,14 +300,14 @@ class _Objective:
     def num_engine_calls(self) -> int:
         return self.num_calls if self.memory is None else self.memory.engine_calls
 
-    def __call__(self, point: Float[np.ndarray, " free"]) -> Evaluation:
+    def __call__(self, point: Float[np.ndarray, " free"]) -> FunctionValue:
         self.num_calls += 1
         function = _compiled_value_and_gradient if self.is_compiled else _value_and_gradient
         try:
             value, gradient, evidence = function(jnp.asarray(point), *self.arguments, self.memory)
         except (jax.errors.JaxRuntimeError, ValueError) as error:
             raise _unwrapped(error) from error
-        return Evaluation(float(value), np.asarray(gradient), float(evidence))
+        return FunctionValue(float(value), np.asarray(gradient), float(evidence))
 
 
 def _value_and_gradient(
@@ -422,7 +422,7 @@ class _Run:
         interrupt = _Interrupt(self.objective.is_compiled)
         iteration = first - 1 if resumed is not None else -1
 
-        def evaluate(point: Float[np.ndarray, " free"]) -> Evaluation:
+        def evaluate(point: Float[np.ndarray, " free"]) -> FunctionValue:
             try:
                 return self.objective(point)
             finally:

@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import OptimizeResult, minimize
 
-__all__ = ["Ascent", "Evaluation", "Outcome", "Step", "maximise", "outcome_in"]
+__all__ = ["Ascent", "FunctionValue", "Outcome", "Step", "maximise", "outcome_in"]
 
 MEMORY = 50
 
 
-class Evaluation(NamedTuple):
+class FunctionValue(NamedTuple):
     """The function at a point; `log_evidence` is the part of it that is not priors."""
 
     value: float
@@ -35,7 +35,7 @@ class Step(NamedTuple):
     """Where an iteration ended."""
 
     point: Float[np.ndarray, " free"]
-    evaluation: Evaluation
+    evaluation: FunctionValue
     num_evaluations: int
 
     @property
@@ -77,7 +77,7 @@ class Ascent:
         return self.outcome is Outcome.CONVERGED
 
 
-Evaluate = Callable[[Float[np.ndarray, " free"]], Evaluation]
+Evaluate = Callable[[Float[np.ndarray, " free"]], FunctionValue]
 
 
 class _Climb:
@@ -90,7 +90,7 @@ class _Climb:
         self.num_evaluations = 0
         self.num_failures = 0
         self.accepted: Step | None = None
-        self.trials: list[tuple[np.ndarray, Evaluation]] = []
+        self.trials: list[tuple[np.ndarray, FunctionValue]] = []
 
     def begin(self, point: np.ndarray) -> Step:
         """The start; a failure here is the caller's to see."""
