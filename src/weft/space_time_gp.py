@@ -174,19 +174,19 @@ class SpaceTimeGP(Options):
         its workers' work; what is learned is the same, and so is this object.
         """
         _refuse_apart(y)
-        settings = options_among(self.get_params())
+        options = options_among(self.get_params())
         if client is None and is_on_dask(table):
             client = active_client()
         if targets_among(self.target):
             if resume:
                 raise ValueError("a fit of several targets cannot be resumed; start it again without resume")
-            return self._fit_several(settings, table, client, callback)
+            return self._fit_several(options, table, client, callback)
         named = self._roles()
         with tasks_on(client):
             seen = named.table(gathered(table, named.columns), with_target=True)
             roles = named.seen_in(seen)
             learned = learn(
-                settings,
+                options,
                 roles,
                 read_measurements(seen, roles, with_target=True),
                 checkpoint=checkpoint,
@@ -689,14 +689,14 @@ class SpaceTimeGP(Options):
     def _views(self) -> dict[str, Fitted]:
         return {name: gp.fitted_ for name, gp in self._several.items()}
 
-    def _fit_several(self, settings: Options, table: Any, client: Any, callback: Any) -> "SpaceTimeGP":
+    def _fit_several(self, options: Options, table: Any, client: Any, callback: Any) -> "SpaceTimeGP":
         targets = targets_among(self.target)
-        check_several(settings)
+        check_several(options)
         transforms = transforms_of(self.transform, targets)
         needed = dict.fromkeys(name for target in targets for name in self._roles(target).columns)
         with tasks_on(client):
             seen = as_table(gathered(table, tuple(needed)), tuple(needed))
-            together = learn_several(settings, seen, progress=self.progress, callback=callback)
+            together = learn_several(options, seen, progress=self.progress, callback=callback)
         self.rank_ = together.rank
         self.targets_ = {}
         for name, learned in together.learned.items():

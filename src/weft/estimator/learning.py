@@ -79,56 +79,56 @@ def options_among(arguments: Mapping[str, Any]) -> Options:
     return options
 
 
-def translation_for(settings: Options, roles: Roles, rows: Measurements) -> Translation:
-    likelihood = likelihood_from(settings.likelihood)
-    if settings.transform is not None and not isinstance(settings.transform, str):
-        raise ValueError(f"transform must be one name, as there is one target; it is {settings.transform!r}")
-    if settings.transform is not None and not isinstance(likelihood, Gaussian):
+def translation_for(options: Options, roles: Roles, rows: Measurements) -> Translation:
+    likelihood = likelihood_from(options.likelihood)
+    if options.transform is not None and not isinstance(options.transform, str):
+        raise ValueError(f"transform must be one name, as there is one target; it is {options.transform!r}")
+    if options.transform is not None and not isinstance(likelihood, Gaussian):
         raise ValueError(
-            f"transform={settings.transform!r} goes with a Gaussian likelihood; this one is "
+            f"transform={options.transform!r} goes with a Gaussian likelihood; this one is "
             f"{type(likelihood).__name__}: leave one of them out"
         )
-    if (settings.area is None) != (settings.areas is None):
+    if (options.area is None) != (options.areas is None):
         raise ValueError(
             "area= names the column that says which area a row is the mean over, and areas= says what each is made of, polygons or a "
             "table of points; give both or neither"
         )
     return learn_translation(
         rows,
-        members=None if roles.area is None else read_members(settings.areas, roles.area, roles.space, roles.kinds),
+        members=None if roles.area is None else read_members(options.areas, roles.area, roles.space, roles.kinds),
         area=roles.area,
         time_name=roles.time,
         target_name=roles.target,
-        transform=settings.transform,
+        transform=options.transform,
         standardise=is_standardised(likelihood),
-        time_step=settings.time_step,
-        time_format=settings.time_format,
+        time_step=options.time_step,
+        time_format=options.time_format,
         local=roles.local,
     )
 
 
 @timing("learn")
-def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -> Learned:
-    """Everything from rows; `options` go to `weft.fit`."""
-    translation = translation_for(settings, roles, rows)
+def learn(options: Options, roles: Roles, rows: Measurements, **fit_options: Any) -> Learned:
+    """Everything from rows; `fit_options` go to `weft.fit`."""
+    translation = translation_for(options, roles, rows)
     binning = translation.clock.binning(rows.time, roles.time)
     data = translation.observations(rows)
-    habits = names_of_habits(settings) if isinstance(likelihood_from(settings.likelihood), Gaussian) else ()
+    habits = names_of_habits(options) if isinstance(likelihood_from(options.likelihood), Gaussian) else ()
     # Dates before anything is learned: rows a day late look like noise, and like a field that forgets overnight.
     shift = find_shift(None, data, translation.num_space) if "shift" in habits else None
     dated = () if shift is None else (shift,)
     told = tell(dated, data)
-    start = start_for(settings, translation, told)
-    if learns_small(settings, start.model, told, translation.num_space):
-        start, result, learned_from = _learned_small(settings, start, told, translation, options)
+    start = start_for(options, translation, told)
+    if learns_small(options, start.model, told, translation.num_space):
+        start, result, learned_from = _learned_small(options, start, told, translation, fit_options)
     else:
         # The bound over a whole series speaks for itself, here and when it is climbed again.
         start = with_pseudo_points(
-            start._replace(priors={}), settings.pseudo_points, told, translation.num_space, seed=settings.seed
+            start._replace(priors={}), options.pseudo_points, told, translation.num_space, seed=options.seed
         )
-        result, learned_from = _learned_at_length(settings, start, told, options)
+        result, learned_from = _learned_at_length(options, start, told, fit_options)
     result, posterior = answer_with_habits(
-        settings,
+        options,
         start,
         result,
         learned_from,
@@ -153,9 +153,9 @@ def learn(settings: Options, roles: Roles, rows: Measurements, **options: Any) -
     return Learned(fitted, result, binning)
 
 
-def start_for(settings: Options, translation: Translation, data: Observations) -> Start:
-    """The model that `settings` ask for, scaled to `data`; pseudo-points are placed where it is to have any."""
-    check_pseudo_points(settings.pseudo_points)
+def start_for(options: Options, translation: Translation, data: Observations) -> Start:
+    """The model that `options` ask for, scaled to `data`; pseudo-points are placed where it is to have any."""
+    check_pseudo_points(options.pseudo_points)
     return build_start(
         data,
         num_space=translation.num_space,
@@ -164,17 +164,17 @@ def start_for(settings: Options, translation: Translation, data: Observations) -
         categories=translation.categories,
         slopes=translation.slopes,
         clock=translation.clock,
-        kernel=settings.kernel,
-        components=settings.components,
-        likelihood=likelihood_from(settings.likelihood),
-        likelihood_setting=settings.likelihood,
-        seasonality=settings.seasonality,
+        kernel=options.kernel,
+        components=options.components,
+        likelihood=likelihood_from(options.likelihood),
+        likelihood_setting=options.likelihood,
+        seasonality=options.seasonality,
     )
 
 
-def names_of_habits(settings: Options) -> tuple[str, ...]:
+def names_of_habits(options: Options) -> tuple[str, ...]:
     """The habits to look for, in the order in which they are found."""
-    asked = settings.habits
+    asked = options.habits
     if isinstance(asked, str):
         asked = HABITS_TO_FIND if asked == "auto" else (asked,)
     names = () if asked is None else tuple(asked)
@@ -183,37 +183,37 @@ def names_of_habits(settings: Options) -> tuple[str, ...]:
         raise ValueError(
             f"habits must be 'auto', None or some of {', '.join(HABITS_TO_FIND)}; one of them is {wrong[0]!r}"
         )
-    return tuple(name for name in HABITS_TO_FIND if name in names and (name != "level" or settings.place_offsets))
+    return tuple(name for name in HABITS_TO_FIND if name in names and (name != "level" or options.place_offsets))
 
 
-def learns_small(settings: Options, model: Model, data: Observations, num_space: int) -> bool:
+def learns_small(options: Options, model: Model, data: Observations, num_space: int) -> bool:
     """Whether parameters come from small parts of the table, each modelled exactly: unless somebody asked for something else.
 
     A bound with as many pseudo-points as a budget allows learns the wrong parameters of a wide table: on ocean floats its
     noise had swallowed the eddies. Places with covariates are told apart by them, which is another matter.
     """
     return (
-        isinstance(settings.learning_rows, str)
-        and settings.learning_rows == "auto"
-        and isinstance(settings.pseudo_points, str)
-        and settings.regions is not None
-        and settings.power == 0.0
+        isinstance(options.learning_rows, str)
+        and options.learning_rows == "auto"
+        and isinstance(options.pseudo_points, str)
+        and options.regions is not None
+        and options.power == 0.0
         and isinstance(model.likelihood, Gaussian)
         and model.mean is None
         and data.places.shape[1] == num_space
     )
 
 
-def small_parts(settings: Options, model: Model, data: Observations) -> list[Observations]:
+def small_parts(options: Options, model: Model, data: Observations) -> list[Observations]:
     """The parts of a table that parameters are learned from; all of it is one where that takes no longer."""
-    return [block.data for block in choose_blocks(model, data, work=_BLOCKS_WORK, seed=settings.seed)]
+    return [block.data for block in choose_blocks(model, data, work=_BLOCKS_WORK, seed=options.seed)]
 
 
 def _learned_small(
-    settings: Options, start: Start, data: Observations, translation: Translation, options: dict[str, Any]
+    options: Options, start: Start, data: Observations, translation: Translation, fit_options: dict[str, Any]
 ) -> tuple[Start, FitResult, Sequence[Observations]]:
     """Components where they are to be chosen, parameters, and the parts of the table they are learned from."""
-    if settings.kernel is None and settings.components == AUTO:
+    if options.kernel is None and options.components == AUTO:
         start = improve_start(
             start,
             data,
@@ -221,14 +221,14 @@ def _learned_small(
             alike=translation.scaling.alike,
             marks=translation.scaling.marks,
             clock=translation.clock,
-            seed=settings.seed,
+            seed=options.seed,
         )
-    blocks = small_parts(settings, start.model, data)
-    return start, learn_from_parts(settings, start, blocks, data.num_rows, options), blocks
+    blocks = small_parts(options, start.model, data)
+    return start, learn_from_parts(options, start, blocks, data.num_rows, fit_options), blocks
 
 
 def learn_from_parts(
-    settings: Options, start: Start, blocks: Sequence[Observations], num_rows: int, options: dict[str, Any]
+    options: Options, start: Start, blocks: Sequence[Observations], num_rows: int, fit_options: dict[str, Any]
 ) -> FitResult:
     """Parameters of an exact model from parts of a table of so many rows."""
     if len(blocks) > 1:
@@ -244,22 +244,22 @@ def learn_from_parts(
         blocks if len(blocks) > 1 else blocks[0],
         frozen=start.frozen,
         priors=start.priors,
-        **_options_for(settings, *blocks) | ({} if len(blocks) == 1 else {"tolerance": _TOLERANCE_OF_BLOCKS}),
-        **options,
+        **_options_for(options, *blocks) | ({} if len(blocks) == 1 else {"tolerance": _TOLERANCE_OF_BLOCKS}),
+        **fit_options,
     )
 
 
 def _learned_at_length(
-    settings: Options, start: Start, data: Observations, options: dict[str, Any]
+    options: Options, start: Start, data: Observations, fit_options: dict[str, Any]
 ) -> tuple[FitResult, Sequence[Observations]]:
     """Parameters by the bound, and the stretches of the series they are learned from."""
-    chosen = _rows_to_learn_from(settings, start.model, data)
-    result = fit(start.model, chosen, frozen=start.frozen, **_options_for(settings, chosen), **options)
+    chosen = _rows_to_learn_from(options, start.model, data)
+    result = fit(start.model, chosen, frozen=start.frozen, **_options_for(options, chosen), **fit_options)
     return result, (chosen,)
 
 
 def answer_with_habits(
-    settings: Options,
+    options: Options,
     start: Start,
     result: FitResult,
     learned_from: Sequence[Observations],
@@ -276,7 +276,7 @@ def answer_with_habits(
     """
 
     def given(model: Model) -> Callable[[Observations], Posterior]:
-        return lambda data: answering(settings, model, data, num_space)
+        return lambda data: answering(options, model, data, num_space)
 
     told = tell(dated, data)
     field = given(result.model)(told)
@@ -286,8 +286,8 @@ def answer_with_habits(
     level = find_habits(tuple(name for name in later if name == "level"), field, told, num_space)
     if level and len(learned_from) == 1:
         # With the levels gone, what was noise is less so; then the levels once more, given the better field.
-        again = _options_for(settings, *learned_from) | {
-            "max_iterations": min(_ITERATIONS_AGAIN, settings.max_iterations)
+        again = _options_for(options, *learned_from) | {
+            "max_iterations": min(_ITERATIONS_AGAIN, options.max_iterations)
         }
         (rows,) = learned_from
         second = fit(result.model, tell(level, rows), frozen=start.frozen, priors=start.priors, progress=None, **again)
@@ -299,18 +299,18 @@ def answer_with_habits(
     habits = (*dated, *level, *noise)
     field_of = given(field_model(habits, result.model))
     if "noise" in names:
-        tails = tails_of_places(field_of, data, habits, num_space if num_map is None else num_map, settings.seed)
+        tails = tails_of_places(field_of, data, habits, num_space if num_map is None else num_map, options.seed)
         habits = habits if tails is None else (*habits, tails)
     # The field has seen just these rows already where nobody has a habit.
     return result, with_habits(field_of, data, habits) if habits else field
 
 
-def _options_for(settings: Options, *data: Observations) -> dict[str, Any]:
+def _options_for(options: Options, *data: Observations) -> dict[str, Any]:
     return {
-        "power": settings.power,
-        "engine": settings.engine,
-        "seed": settings.seed,
-        "max_iterations": settings.max_iterations,
+        "power": options.power,
+        "engine": options.engine,
+        "seed": options.seed,
+        "max_iterations": options.max_iterations,
         "tolerance": _TOLERANCE,
         "gradient_tolerance": max(_GRADIENT_PER_ROW * sum(each.num_rows for each in data), 1e-4),
     }
@@ -329,9 +329,9 @@ def _one_after_another(first: FitResult, second: FitResult) -> FitResult:
     )
 
 
-def chosen_stretches(settings: Options, work: Float[np.ndarray, " time"], data: Observations) -> Stretches | None:
+def chosen_stretches(options: Options, work: Float[np.ndarray, " time"], data: Observations) -> Stretches | None:
     """Times to learn from, by the one setting; None for all of them."""
-    setting = settings.learning_rows
+    setting = options.learning_rows
     if setting is None:
         return None
     if isinstance(setting, str) and setting == "auto":
@@ -341,9 +341,9 @@ def chosen_stretches(settings: Options, work: Float[np.ndarray, " time"], data: 
     raise ValueError(f"learning_rows must be 'auto', a number of rows, or None for all of them; it is {setting!r}")
 
 
-def _rows_to_learn_from(settings: Options, model: Model, data: Observations) -> Observations:
+def _rows_to_learn_from(options: Options, model: Model, data: Observations) -> Observations:
     """All rows, or those of stretches of the series where all would take long; said aloud."""
-    stretches = chosen_stretches(settings, work_of_model(model, data), data)
+    stretches = chosen_stretches(options, work_of_model(model, data), data)
     if stretches is None:
         return data
     chosen = take_rows(data, np.flatnonzero(stretches.chosen[np.asarray(data.grouping.time_of_row)]))

@@ -102,14 +102,14 @@ def transforms_of(transform: Any, targets: Sequence[str]) -> dict[str, Any]:
     return dict(zip(targets, given, strict=True))
 
 
-def learn_several(settings: Options, table: Any, **options: Any) -> Together:
-    """Each target alone, then all together with as many shared fields as the evidence asks for; `options` go to `weft.fit`."""
-    targets = targets_among(settings.target)
-    transforms = transforms_of(settings.transform, targets)
+def learn_several(options: Options, table: Any, **fit_options: Any) -> Together:
+    """Each target alone, then all together with as many shared fields as the evidence asks for; `fit_options` go to `weft.fit`."""
+    targets = targets_among(options.target)
+    transforms = transforms_of(options.transform, targets)
     alone: dict[str, Learned] = {}
     rows: dict[str, Measurements] = {}
     for target in targets:
-        own = dataclasses.replace(settings, target=target, transform=transforms[target])
+        own = dataclasses.replace(options, target=target, transform=transforms[target])
         roles = roles_among(vars(own))
         seen = roles.table(table, with_target=True)
         if kinds := roles.seen_in(seen).kinds:
@@ -117,11 +117,11 @@ def learn_several(settings: Options, table: Any, **options: Any) -> Together:
                 f"several targets do not go with a column of space that holds kinds ({kinds[0]!r}) yet; leave it out, or fit one target"
             )
         rows[target] = read_measurements(seen, roles, with_target=True)
-        alone[target] = learn(own, roles, rows[target], **options)
+        alone[target] = learn(own, roles, rows[target], **fit_options)
     if any(habit.name == "shift" for each in alone.values() for habit in each.fitted.posterior.habits()):
         logger.info("some places have dates of their own, and each target gets a model of its own")
         return Together(alone, 0)
-    return _more_likely(settings, alone, rows, options)
+    return _more_likely(options, alone, rows, fit_options)
 
 
 def predict_each(
@@ -189,31 +189,31 @@ def together_in_words(fitted: Mapping[str, Fitted], rank: int) -> str:
     return f"Targets {names} go together: one model, with {rank} shared field{'s' if rank > 1 else ''} a component"
 
 
-def check_several(settings: Options) -> None:
+def check_several(options: Options) -> None:
     """Raise where what is asked for does not go with several targets."""
-    extras = [name for name in EXTRAS if getattr(settings, name) is not None]
+    extras = [name for name in EXTRAS if getattr(options, name) is not None]
     held = {
-        "covariates": bool(settings.covariates),
-        "areas": settings.area is not None or settings.areas is not None,
-        "a kernel": settings.kernel is not None,
-        "pseudo_points of your own": not (isinstance(settings.pseudo_points, str) or settings.pseudo_points is None),
-        "regions=None": settings.regions is None,
-        "learning_rows": settings.learning_rows != "auto",
-        "power": settings.power != 0.0,
+        "covariates": bool(options.covariates),
+        "areas": options.area is not None or options.areas is not None,
+        "a kernel": options.kernel is not None,
+        "pseudo_points of your own": not (isinstance(options.pseudo_points, str) or options.pseudo_points is None),
+        "regions=None": options.regions is None,
+        "learning_rows": options.learning_rows != "auto",
+        "power": options.power != 0.0,
         **dict.fromkeys(extras, True),
     }
     given = [name for name, is_given in held.items() if is_given]
     if given:
         raise ValueError(f"several targets do not go with {' or '.join(given)} yet; leave that out, or fit one target")
-    if settings.likelihood != "gaussian":
+    if options.likelihood != "gaussian":
         raise ValueError(
-            f"several targets go with a Gaussian likelihood alone; this one is {settings.likelihood!r}: transform a target, or "
+            f"several targets go with a Gaussian likelihood alone; this one is {options.likelihood!r}: transform a target, or "
             "fit one"
         )
 
 
 def _more_likely(
-    settings: Options, alone: dict[str, Learned], rows: Mapping[str, Measurements], options: dict[str, Any]
+    options: Options, alone: dict[str, Learned], rows: Mapping[str, Measurements], fit_options: dict[str, Any]
 ) -> Together:
     """Of one model for all targets and one for each, what parts of the table find more likely."""
     translations = {target: _in_noise(learned, number) for number, (target, learned) in enumerate(alone.items())}
@@ -223,10 +223,10 @@ def _more_likely(
     best = None
     for rank in _ranks(len(alone)):
         start = _start(alone, translations, data, rank)
-        parts = small_parts(settings, start.model, data)
+        parts = small_parts(options, start.model, data)
         if best is None:
             best = sum(_evidence_alone(learned, parts, number) for number, learned in enumerate(alone.values()))
-        result = learn_from_parts(settings, start, parts, data.num_rows, options)
+        result = learn_from_parts(options, start, parts, data.num_rows, fit_options)
         needed = _NATS_PER_PARAMETER * max(_num_learned(result) - num_parameters, 0)
         logger.info(
             "%d shared fields a component: log evidence %.1f, without them or with fewer %.1f",
@@ -241,9 +241,9 @@ def _more_likely(
         logger.info("the targets have little to do with each other: a model each")
         return Together(alone, 0)
     found, start, learned_together, parts_kept = kept
-    habits = tuple(name for name in names_of_habits(settings) if name != "shift")
+    habits = tuple(name for name in names_of_habits(options) if name != "shift")
     result, posterior = answer_with_habits(
-        settings,
+        options,
         start,
         learned_together,
         parts_kept,

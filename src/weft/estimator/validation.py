@@ -31,7 +31,7 @@ logger = logging.getLogger("weft")
 
 
 def cross_validate(
-    settings: Options,
+    options: Options,
     roles: Roles,
     rows: Measurements,
     fitted: Fitted | None,
@@ -53,7 +53,7 @@ def cross_validate(
     count = NUM_FOLDS if num_folds is None else num_folds
     require_whole("folds", count, 1)
     require_whole("seed", seed, 0)
-    translation = translation_for(settings, roles, rows) if fitted is None else fitted.translation
+    translation = translation_for(options, roles, rows) if fitted is None else fitted.translation
     sheet = make_sheet(rows, translation)
     if horizon is None:
         present, folds = folds_of(sheet, by, count, seed)
@@ -73,7 +73,7 @@ def cross_validate(
         (fold, present[train], present[test])
         for fold, (train, test) in enumerate(itertools.islice(held_out, predicted))
     ]
-    told = _Told(settings, roles, rows, fitted, translation, sheet, seed, by == "time")
+    told = _Told(options, roles, rows, fitted, translation, sheet, seed, by == "time")
     executor = current_executor()
     if executor.is_elsewhere:
         names = [f"fold {fold}, {len(hidden)} rows held out by {by}" for fold, _, hidden in parts]
@@ -104,7 +104,7 @@ def ahead_of(
 class _Told(NamedTuple):
     """What every fold is told."""
 
-    settings: Options
+    options: Options
     roles: Roles
     rows: Measurements
     fitted: Fitted | None
@@ -118,10 +118,12 @@ def _scored_fold(told: _Told, part: tuple[int, Int[np.ndarray, " seen"], Int[np.
     """The scores of one fold's hidden rows, predicted from those seen."""
     fold, seen, hidden = part
     train_rows, sheet = told.rows.take(seen), told.sheet
-    if told.fitted is None:
-        model = learn(told.settings, told.roles, train_rows, progress=None).fitted
-    else:
-        model = told.fitted.given_only(train_rows)
+    given = told.fitted
+    model = (
+        learn(told.options, told.roles, train_rows, progress=None).fitted
+        if given is None
+        else given.given_only(train_rows)
+    )
     scored = score_beside_baselines(
         model.prediction(told.rows.take(hidden)),
         sheet.take(seen),

@@ -9,6 +9,7 @@ import numpy as np
 
 from weft.arrays import require_whole
 from weft.data.observations import Observations, places_repeat
+from weft.data.places import distinct_places
 from weft.engines.dense import DenseEngine
 from weft.estimator.budget import PASS_WORK
 from weft.estimator.placement import choose_pseudo_points
@@ -39,7 +40,7 @@ PLACES_LOOKED_AT = 2000
 
 
 @timing("condition")
-def answering(settings: Options, model: Model, data: Observations, num_space: int) -> Posterior:
+def answering(options: Options, model: Model, data: Observations, num_space: int) -> Posterior:
     """The posterior of `model` given `data`, by the setting `regions`.
 
     A number asks for so many regions. "auto" keeps to one model where it is exact within the budget of a pass, or where what its
@@ -47,21 +48,21 @@ def answering(settings: Options, model: Model, data: Observations, num_space: in
     one model always.
     Regions are not for a model whose pseudo-points were asked for, nor where places have covariates, whose effects all places share.
     """
-    check_regions(settings.regions)
-    how: dict[str, Any] = {"power": settings.power, "engine": settings.engine}
-    may_have_regions = isinstance(settings.pseudo_points, str) and data.places.shape[1] == num_space
+    check_regions(options.regions)
+    how: dict[str, Any] = {"power": options.power, "engine": options.engine}
+    may_have_regions = isinstance(options.pseudo_points, str) and data.places.shape[1] == num_space
     exact = Model(model.kernel, model.likelihood, None, model.mean)
-    if settings.regions is None or not may_have_regions:
+    if options.regions is None or not may_have_regions:
         return condition(model, data, **how)
-    if not isinstance(settings.regions, str):
-        return condition_regions(exact, data, num_regions=int(settings.regions), engine=settings.engine)
+    if not isinstance(options.regions, str):
+        return condition_regions(exact, data, num_regions=int(options.regions), engine=options.engine)
     if _is_cheap(exact, data):
         return condition(exact, data, **how)
     if places_repeat(data) or not model.is_exact:
-        sparse = _with_points(settings, model, data, num_space)
+        sparse = _with_points(options, model, data, num_space)
         if unexplained_variance(sparse, data) <= MOST_UNEXPLAINED * _noise_variance(model):
             return condition(sparse, data, **how)
-    found = condition_regions(exact, data, engine=settings.engine)
+    found = condition_regions(exact, data, engine=options.engine)
     logger.info(
         "%d regions answer, each exactly: the pseudo-points that one model may have would leave too much unexplained",
         found.num_regions,
@@ -69,13 +70,13 @@ def answering(settings: Options, model: Model, data: Observations, num_space: in
     return found
 
 
-def _with_points(settings: Options, model: Model, data: Observations, num_space: int) -> Model:
+def _with_points(options: Options, model: Model, data: Observations, num_space: int) -> Model:
     """The model with pseudo-points: its own, or those that its kernel as learned asks for."""
     if not model.is_exact:
         return model
     kernel = model.kernel
     assert isinstance(kernel, SumSeparable)
-    points = choose_pseudo_points(settings.pseudo_points, data, num_space, kernel, seed=settings.seed)
+    points = choose_pseudo_points(options.pseudo_points, data, num_space, kernel, seed=options.seed)
     return Model(kernel, model.likelihood, points, model.mean)
 
 
@@ -135,7 +136,7 @@ def regions_table(posterior: Posterior, columns_of: Callable[[np.ndarray], Mappi
             {
                 "region": number,
                 **{name: float(column[0]) for name, column in columns_of(middle).items()},
-                "places": len(np.unique(places, axis=0)),
+                "places": len(distinct_places(places)[0]),
                 "rows": len(own),
                 "rows_around": len(region.rows) - len(own),
                 "reach": division.reach[number],
