@@ -90,3 +90,10 @@ def test_importing_weft_imports_no_jax():
     code = "import sys, weft; print('jax' in sys.modules, 'numba' in sys.modules, 'pandas' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False", "False"]
+
+
+def test_whoever_loads_a_model_waits_for_no_optimiser_and_no_statistics() -> None:
+    slow = ("scipy.stats", "scipy.optimize", "scipy.integrate", "scipy.interpolate", "matplotlib", "xarray")
+    code = f"import sys, weft.loading; print([name for name in {slow!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

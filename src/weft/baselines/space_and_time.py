@@ -10,7 +10,6 @@ from typing import final
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.optimize import nnls
 from scipy.spatial import cKDTree
 
 from weft.baselines.by_time import Persistence, cycles, fit_climatology, fit_persistence
@@ -227,6 +226,8 @@ def _variogram(
     count = np.bincount(bins, minlength=len(edges) + 1)
     lag, half = (np.bincount(bins, each[kept], len(edges) + 1) / np.maximum(count, 1) for each in (lags, halves))
     lag, half = lag[count > 0], half[count > 0]
+    from scipy.optimize import nnls
+
     best = (np.inf, 0.5 * total, 0.5 * total, float(np.median(lag)))
     for reach in np.geomspace(max(lag.min(), 1e-12 * lag.max()), 3 * lag.max(), _RANGES):
         # Near pairs matter most, so errors are relative.

@@ -16,7 +16,7 @@ from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from weft import __version__
+import weft
 from weft.cli.aggregate import aggregate
 from weft.cli.audit import audit
 from weft.cli.check import check
@@ -55,7 +55,7 @@ app = App(
         "Exit status: 0 success, 1 a fault of weft, 2 wrong input, 130 interrupted."
     ),
     help_format="plaintext",
-    version=__version__,
+    version=lambda: weft.__version__,
     default_parameter=Parameter(negative=()),
     suppress_keyboard_interrupt=False,
 )

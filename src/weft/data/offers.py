@@ -7,7 +7,6 @@ from typing import final
 
 import numpy as np
 from jaxtyping import Float
-from scipy import stats
 
 from weft.data.categories import is_category, labels_of
 from weft.data.tables import Table, numbers
@@ -76,10 +75,10 @@ def _rank_correlation(given: Float[np.ndarray, " row"], values: Float[np.ndarray
     both = ~(np.isnan(given) | np.isnan(values))
     if both.sum() < _FEWEST_ROWS:
         return 0.0
-    ranks = [stats.rankdata(column[both]) for column in (given, values)]
+    ranks = [_ranks(column[both]) for column in (given, values)]
     if min(np.ptp(ranks[0]), np.ptp(ranks[1])) == 0:
         return 0.0
-    return float(np.abs(np.corrcoef(*ranks)[0, 1]))
+    return float(np.abs(np.corrcoef(ranks[0], ranks[1])[0, 1]))
 
 
 def _share_between(level: np.ndarray, values: Float[np.ndarray, " row"]) -> float:
@@ -87,7 +86,14 @@ def _share_between(level: np.ndarray, values: Float[np.ndarray, " row"]) -> floa
     known = ~np.isnan(values)
     if known.sum() < _FEWEST_ROWS or np.ptp(values[known]) == 0:
         return 0.0
-    ranks, level = stats.rankdata(values[known]), level[known]
+    ranks, level = _ranks(values[known]), level[known]
     counts = np.maximum(np.bincount(level), 1)
     means = np.bincount(level, ranks) / counts
     return float(np.var(means[level]) / np.var(ranks))
+
+
+def _ranks(values: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+    # Only a survey needs it, and it takes a third of a second to import.
+    from scipy.stats import rankdata
+
+    return rankdata(values)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import stats
+from scipy import special
 
 from weft.data.missing import far_from_others, is_missing_code
 from weft.data.tables import Table, distinct_rows
@@ -312,10 +312,10 @@ def _tail(z: Float[np.ndarray, " row"], trusted: Bool[np.ndarray, " row"]) -> Fl
     size = np.abs(z[trusted])
     middle, high = np.quantile(size, [0.5, 0.9])
     ratio = high / max(middle, 1e-300)
-    usual = [stats.t.ppf(0.95, tail) / stats.t.ppf(0.75, tail) for tail in _TAILS]
+    usual = [special.stdtrit(tail, 0.95) / special.stdtrit(tail, 0.75) for tail in _TAILS]
     tail = _TAILS[int(np.argmin(np.abs(np.array(usual) - ratio)))]
-    scale = max(middle / stats.t.ppf(0.75, tail), 1e-300)
-    return 2 * stats.t.sf(np.abs(z) / scale, tail)
+    scale = max(middle / special.stdtrit(tail, 0.75), 1e-300)
+    return 2 * special.stdtr(tail, -np.abs(z) / scale)
 
 
 def _discoveries(probability: Float[np.ndarray, " row"], rate: float) -> Bool[np.ndarray, " row"]:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 import scipy.special
 from jaxtyping import Float, Int
-from scipy.optimize import elementwise
 
 from weft.likelihoods.quadrature import NUM_WARPED, VARIANCE_FLOOR, make_warp, warped_node
 from weft.likelihoods.rows import PerRow, Probability
@@ -66,6 +65,8 @@ def invert(
 
     Values are transform(x); the search begins with x within `step` of `start`, and widens from there.
     """
+    from scipy.optimize import elementwise
+
     probability, start, step = np.broadcast_arrays(check_probability(probability), start, step)
 
     def invert_rows(rows: np.ndarray) -> np.ndarray:

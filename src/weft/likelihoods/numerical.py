@@ -15,8 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 from jaxtyping import Array, Float
-from scipy.integrate import cumulative_simpson
-from scipy.interpolate import PchipInterpolator
 
 from weft.arrays import AnyArray
 from weft.likelihoods.mixture import check_probability
@@ -76,6 +74,9 @@ def quantile(
     variance: PerRow,
     extra: RowExtras,
 ) -> Float[np.ndarray, " row"]:
+    # Few likelihoods come here; all would wait for the import.
+    from scipy.integrate import cumulative_simpson
+
     wanted = np.broadcast_to(check_probability(probability), mean.shape)
     found = np.empty(len(mean))
     for rows, values, weights in tables(likelihood, mean, variance, extra):
@@ -92,6 +93,8 @@ def quantile(
 
 def interpolate_quantile(probability: float, reached: np.ndarray, values: np.ndarray) -> float:
     """Where `reached`, a cumulative distribution at `values`, is `probability`."""
+    from scipy.interpolate import PchipInterpolator
+
     # On the scale of normal scores quantiles are nearly a straight line. Far out, rounding stops the sums.
     growing = (reached > 1e-13) & (reached < 1 - 1e-13) & (np.diff(reached, prepend=0) > 0)
     scores = scipy.special.ndtri(reached[growing])

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import OptimizeResult, minimize
 
 __all__ = ["Ascent", "FunctionValue", "Outcome", "Step", "maximise", "outcome_in"]
 
@@ -160,6 +159,9 @@ def maximise(
     where it came from; at the start it is raised. `on_step` may raise StopIteration, or KeyboardInterrupt, to end the
     climb where it is.
     """
+    # Whoever only loads a model and predicts waits for no optimiser.
+    from scipy.optimize import OptimizeResult, minimize
+
     climb = _Climb(evaluate, survives, on_failure)
     best = climb.begin(np.array(start, dtype=np.float64))
     num_iterations = 0
