@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import copy
 import itertools
+import pathlib
 import pickle
 import time
 
@@ -218,3 +219,9 @@ def test_a_question_that_fails_leaves_no_trace(fitted):
     with pytest.raises(KeyError):
         gp.predict(fitted[1][["t", "x"]])
     assert gp.timings_ is before
+
+
+def test_every_phase_is_told_on_its_page():
+    page = pathlib.Path(__file__).parents[1] / "docs" / "how-to" / "see-where-time-goes.md"
+    lines = [line.split("|")[1] for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]
+    assert [name.strip() for line in lines[1:] for name in line.split(",")] == list(phases.PHASES)
