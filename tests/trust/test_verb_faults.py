@@ -8,6 +8,7 @@ found was found before.
 import contextlib
 import copy
 import dataclasses
+import inspect
 import io
 import os
 import pathlib
@@ -33,7 +34,7 @@ import weft_experiments.registry
 from tests.estimator.tables import station_table
 from tests.trust.faults import CALLS, each_failing_call, files_of_at_most, survived
 from tests.trust.fuzzing import TIMES_MORE, inside_new_folder
-from weft.cli import main
+from weft.cli import application, main
 from weft.data.archive import read_archive
 from weft.data.atomic import check_output, write_whole
 from weft.data.files import read_table, write_table
@@ -274,6 +275,13 @@ def _assert_nothing_left(folder: pathlib.Path, verb: Verb) -> None:
     for name in verb.outputs:
         check_output(folder / name, is_folder=name.endswith(".zarr"))
     assert not [name for name in os.listdir(folder) if name.endswith((".part", ".aside"))]
+
+
+def test_every_command_that_writes_is_among_them() -> None:
+    commands = [command for group in application._VERBS.values() for command in group]
+    writing = {each.__name__ for each in commands if {"output", "rows"} & inspect.signature(each).parameters.keys()}
+    # A run says in its file what it writes.
+    assert writing | {"run"} == {verb.arguments[0] for verb in VERBS.values()}
 
 
 @pytest.mark.parametrize("name", VERBS)
