@@ -189,9 +189,13 @@ class Plots:
             if not len(own):
                 continue
             at = inverse(own[:, : fitted.translation.num_space])
-            ax.scatter(at[across], at[up], s=14, color=colours[number % len(colours)], linewidths=0)
+            colour = colours[number % len(colours)]
+            ax.scatter(at[across], at[up], s=14, color=colour, linewidths=0)
+            # In the colour of its places: regions that differ in height have middles close to each other.
             middle = table.iloc[number]
-            ax.annotate(str(number), (middle[across], middle[up]), ha="center", va="center", weight="bold")
+            label = {"ha": "center", "va": "center", "weight": "bold", "color": colour}
+            behind = {"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.7}
+            ax.annotate(str(number), (middle[across], middle[up]), bbox=behind, **label)
         _orient(ax, fitted.translation.scaling.geography)
         ax.set(xlabel=across, ylabel=up, title=f"{len(table):,} regions")
         return ax

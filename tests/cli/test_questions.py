@@ -71,3 +71,20 @@ def test_forecast_grid_aggregate_and_point(run: Run, model_file: pathlib.Path, s
     assert_refused(run("plot", model_file, "map", "-o", "map.doc"), "a picture's name must end in .png, .svg, .pdf")
     assert_refused(run("point", model_file, "--at", "47.6,-122.3", "-o", "here.csv"), "--at must be like lat=47.6")
     assert_refused(run("forecast", model_file, "soon", "-o", "ahead.csv"), "the horizon must be like '1D'")
+
+
+def test_stations_in_a_second_file(run: Run, model_file: pathlib.Path, small_table: pathlib.Path) -> None:
+    whole = read_table(small_table)
+    whole.drop(columns=["lat", "lon", "elevation"]).to_csv("rows.csv", index=False)
+    whole[["station", "lat", "lon", "elevation"]].drop_duplicates().to_csv("stations.csv", index=False)
+    gp = load(model_file)
+    assert run("predict", model_file, "rows.csv", "--places", "stations.csv", "-o", "all.csv").status == 0
+    np.testing.assert_allclose(read_table("all.csv")["mean"], gp.predict(whole)["mean"], rtol=1e-9)
+    made = run("aggregate", model_file, "rows.csv", "--places", "stations.csv", "--by", "station", "-o", "means.csv")
+    assert made.status == 0, made.err
+    expected = gp.aggregate(whole, by="station")
+    np.testing.assert_allclose(read_table("means.csv")["sd"], expected["sd"], rtol=1e-9)
+    # The report reads both files before it does anything else, so a place that is missing is known at once.
+    read_table("stations.csv")[1:].to_csv("fewer.csv", index=False)
+    refused = run("report", model_file, "--table", "rows.csv", "--places", "fewer.csv", "-o", "report.html")
+    assert_refused(refused, str(whole["station"].iloc[0]))

@@ -42,10 +42,12 @@ from weft.training.selection import Candidate, Draft, Selection, select
 __all__ = [
     "AUTO",
     "FAST",
+    "FEWEST_ROWS",
     "LOCAL",
     "NAMED",
     "PLACES",
     "SLOW",
+    "TRIAL_WORK",
     "Scales",
     "choose_components",
     "degenerate_scales",
@@ -72,7 +74,7 @@ _ALONE = 1e-3
 _EXTENTS = 10.0
 _SPACINGS = 0.5
 # Work of an evaluation of the blocks that candidates learn from: a tenth of a second on a core.
-_TRIAL_WORK = 1e9
+TRIAL_WORK = 1e9
 # Blocks that rows and places are left out of, and rows of each: a matrix of them is inverted.
 _CHECKS = 6
 _CHECKED_ROWS = 600
@@ -82,7 +84,7 @@ _MOST_CENTRES = 12
 # Of the logarithm of a strength from centre to centre: a factor of two in the deviation.
 _STRENGTH_DEVIATION = 0.7
 # Rows below which there is nothing to choose by.
-_FEWEST_ROWS = 2_000
+FEWEST_ROWS = 2_000
 # Variance by that of all components and the noise, below which a component, or the noise, is as good as not there.
 _NOTHING = 1e-4
 # Correlation of the mean over places with itself a period later, beyond that half a period later, that asks for a season.
@@ -199,7 +201,7 @@ def choose_components(
     seed: int,
 ) -> Selection:
     """The draft with what blocks of `data` ask for; `periods` are the seasons that may be tried, by name."""
-    if data.num_rows < _FEWEST_ROWS:
+    if data.num_rows < FEWEST_ROWS:
         return Selection(start, ())
     step = median_step(data.times)
     asked = {name: period for name, period in periods.items() if _asks_for(data, period)}
@@ -221,13 +223,13 @@ def choose_components(
             else []
         ),
     ]
-    learning = [block.data for block in choose_blocks(start.model, data, work=_TRIAL_WORK, seed=seed, periods=lags)]
+    learning = [block.data for block in choose_blocks(start.model, data, work=TRIAL_WORK, seed=seed, periods=lags)]
     return select(start, candidates, learning, _to_check(start.model, data, seed + 1))
 
 
 def _to_check(model: Model, data: Observations, seed: int) -> list[Observations]:
     """Compact blocks, whose places have neighbours as they have in the table, each cut to rows of its first times."""
-    blocks = choose_blocks(model, data, work=_TRIAL_WORK, seed=seed)
+    blocks = choose_blocks(model, data, work=TRIAL_WORK, seed=seed)
     compact = [block.data for block in blocks if block.kind is not Kind.SCATTERED][:_CHECKS]
     return [take_rows(block, np.arange(min(block.num_rows, _CHECKED_ROWS))) for block in compact]
 

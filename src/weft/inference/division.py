@@ -15,7 +15,7 @@ from weft.inference.exact_work import exact_work, regular
 from weft.inference.nearness import Nearness, learn_nearness, num_coordinates
 from weft.model import Model
 
-__all__ = ["Division", "Region", "divide"]
+__all__ = ["Division", "Region", "divide", "work_of_regions"]
 
 # One pass over all regions, in operations: some twenty seconds on a core.
 REGIONS_WORK = 2.5e11
@@ -160,14 +160,22 @@ def _region(
 
 def region_size(model: Model, data: Observations, with_times: bool) -> int:
     """How many points a region is to see: as many as the budget of a pass allows."""
+    within = [size for size in SIZES if _work_of_pass(model, data, size, with_times) <= REGIONS_WORK]
+    return max(within, default=SIZES[0])
+
+
+def work_of_regions(model: Model, data: Observations) -> float:
+    """Operations of a pass over all regions that `divide` makes of the data."""
+    with_times = not places_repeat(data)
+    return _work_of_pass(model, data, region_size(model, data, with_times), with_times)
+
+
+def _work_of_pass(model: Model, data: Observations, size: int, with_times: bool) -> float:
+    """Operations of a pass over regions that see so many points each."""
     num_points = data.num_rows if with_times else len(data.places)
-    allowed = SIZES[0]
-    for size in SIZES:
-        if with_times:
-            work = min(exact_work(model, size, regular(size, 1)))
-        else:
-            rows_a_time = max(1, round(size * data.num_rows / (num_points * len(data.times))))
-            work = exact_work(model, size, regular(1, rows_a_time)).by_chain * len(data.times)
-        if work * num_points / (size // 3) <= REGIONS_WORK:
-            allowed = size
-    return allowed
+    if with_times:
+        work = min(exact_work(model, size, regular(size, 1)))
+    else:
+        rows_a_time = max(1, round(size * data.num_rows / (num_points * len(data.times))))
+        work = exact_work(model, size, regular(1, rows_a_time)).by_chain * len(data.times)
+    return work * num_points / (size // 3)

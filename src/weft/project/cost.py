@@ -2,28 +2,57 @@
 """What fitting will take, found out without it."""
 
 import dataclasses
+import time
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from weft.data.observations import Observations
+from weft.engines.choose import choose_engine
 from weft.estimator.budget import work_of_model
-from weft.estimator.building import with_pseudo_points
-from weft.estimator.components import AUTO, NAMED
+from weft.estimator.building import Start, with_pseudo_points
+from weft.estimator.components import AUTO, FEWEST_ROWS, NAMED, TRIAL_WORK
 from weft.estimator.learning import chosen_stretches, learns_small, small_parts, start_for
 from weft.estimator.precision import in_float64
+from weft.inference.division import work_of_regions
 from weft.inference.exact_work import exact_work
+from weft.model import Model
+from weft.options import Options
 from weft.project.prepared import Prepared
 from weft.project.words import duration, megabytes
-from weft.training.estimate import estimate
+from weft.training.blocks import choose_blocks
+from weft.training.composite import CompositeObjective
+from weft.training.estimate import REPEATS, available_memory, estimate, memory_needed, shape_of
+from weft.training.parameters import make_space, prior_terms
 
 __all__ = ["Cost", "cost_of"]
 
 # What an estimator's fit took on the real sets this was tried on: 8 to 25.
 EVALUATIONS = 20
+# The same where parameters are learned from parts of the table: of all of them together, of the first model tried on smaller ones, and of
+# each change to it that is tried. Models have a component or a strength more by then, which takes so many times as long; and smaller
+# parts take longer for their work.
+EVALUATIONS_OF_PARTS = 28
+EVALUATIONS_OF_DRAFT = 25
+EVALUATIONS_OF_CHANGE = 12
+CHANGES = 6
+LARGER = 1.4
+SMALLER = 1.75
+# Programs that are compiled, by that of an objective's value and gradient: what learns and answers on any table; what looks at the noise
+# of places, from so many rows a place; and where components are chosen, other shapes of parts, hidden rows and each change that is tried.
+# Found, as the numbers above, on tables of 300 to 28,000 rows (benchmarks/fit_time.py).
+COMPILED_ALWAYS = 1.7
+COMPILED_FOR_HABITS = 0.6
+ROWS_A_PLACE = 50
+COMPILED_TO_CHOOSE = 3.7
+COMPILED_FOR_CHANGE = 0.35
+# Passes over the whole table: fields are conditioned when they are asked, about what is left at rows, and about hidden ones.
+PASSES = 2
 
 
 class Cost(NamedTuple):
-    """Peak memory, seconds of an evaluation with all rows and of a whole fit, rows learned from, pseudo-points in all."""
+    """Peak memory, seconds of an evaluation of what is learned from and of a whole fit, rows learned from, pseudo-points in all."""
 
     memory_bytes: int
     available_bytes: int
@@ -43,32 +72,96 @@ class Cost(NamedTuple):
         ]
 
 
+class _Trial(NamedTuple):
+    """Seconds of one evaluation of an objective with its gradient, those that compiling it took, and its work."""
+
+    seconds: float
+    compiling: float
+    work: float
+
+
 @in_float64
-def cost_of(prepared: Prepared) -> Cost:
-    """By a short trial on a stretch of the series."""
+def cost_of(prepared: Prepared, clock: Callable[[], float] = time.perf_counter) -> Cost:
+    """By a short trial: of the parts that parameters are learned from, or of a stretch of the series; `clock` tells seconds."""
     options, translation = prepared.options, prepared.translation
     data = translation.observations(prepared.rows)
-    # Nothing is tried: with all that may be tried a fit takes longest.
-    components = (*NAMED,) if options.kernel is None and options.components == AUTO else options.components
-    start = start_for(dataclasses.replace(options, components=components), translation, data)
-    exact = start.model
-    start = with_pseudo_points(start, options.pseudo_points, data, translation.num_space, seed=options.seed)
-    found = estimate(start.model, data, engine=options.engine)
-    work = work_of_model(start.model, data)
-    seconds = found.seconds_per_evaluation
-    if learns_small(options, start.model, data, translation.num_space):
-        parts = small_parts(options, exact, data)
-        rows = sum(part.num_rows for part in parts)
-        part_work = sum(min(exact_work(exact, len(part.places), part.grouping.layout)) for part in parts)
+    is_chosen = options.kernel is None and options.components == AUTO
+    draft = start_for(options, translation, data)
+    # With all that may be tried a fit takes the most memory.
+    components = (*NAMED,) if is_chosen else options.components
+    largest = start_for(dataclasses.replace(options, components=components), translation, data)
+    largest = with_pseudo_points(largest, options.pseudo_points, data, translation.num_space, seed=options.seed)
+    shape = shape_of(largest.model, data)
+    if learns_small(options, draft.model, data, translation.num_space):
+        evaluation, seconds, rows = _of_parts(
+            options, draft, data, clock, is_chosen=is_chosen and data.num_rows >= FEWEST_ROWS
+        )
     else:
-        chosen = chosen_stretches(options, work, data)
-        used = np.ones(len(work), dtype=bool) if chosen is None else chosen.chosen
-        rows, part_work = int(np.asarray(data.grouping.layout.counts)[used].sum()), float(work[used].sum())
+        evaluation, seconds, rows = _of_stretches(options, largest.model, data)
     return Cost(
-        memory_bytes=found.memory_bytes,
-        available_bytes=found.available_bytes,
-        evaluation_seconds=seconds,
-        fit_seconds=EVALUATIONS * seconds * part_work / float(work.sum()),
+        memory_bytes=memory_needed(shape, choose_engine(options.engine, shape)),
+        available_bytes=available_memory(),
+        evaluation_seconds=evaluation,
+        fit_seconds=seconds,
         num_learning_rows=rows,
-        num_pseudo_points=found.shape.num_bottleneck,
+        num_pseudo_points=shape.num_bottleneck,
     )
+
+
+def _of_parts(
+    options: Options, draft: Start, data: Observations, clock: Callable[[], float], *, is_chosen: bool
+) -> tuple[float, float, int]:
+    """Seconds of an evaluation and of a fit that learns from parts of the table, and how many rows these have."""
+    parts = small_parts(options, draft.model, data)
+    found = _tried(draft, parts, options, clock)
+    larger = LARGER if is_chosen else 1.0
+    has_habits = options.habits is not None and data.num_rows >= ROWS_A_PLACE * len(data.places)
+    compilations = COMPILED_ALWAYS + (COMPILED_FOR_HABITS if has_habits else 0.0)
+    evaluations = larger * EVALUATIONS_OF_PARTS
+    if is_chosen:
+        compilations += COMPILED_TO_CHOOSE + COMPILED_FOR_CHANGE * CHANGES
+        blocks = [block.data for block in choose_blocks(draft.model, data, work=TRIAL_WORK, seed=options.seed)]
+        share = SMALLER * _work_of(draft.model, blocks) / max(found.work, 1.0)
+        evaluations += larger * share * (EVALUATIONS_OF_DRAFT + EVALUATIONS_OF_CHANGE * CHANGES)
+    passing = PASSES * larger * _work_of_a_pass(draft.model, data) / max(found.work, 1.0)
+    return (
+        found.seconds,
+        compilations * found.compiling + (evaluations + passing) * found.seconds,
+        sum(part.num_rows for part in parts),
+    )
+
+
+def _work_of_a_pass(exact: Model, data: Observations) -> float:
+    """Of all rows by one model, or by regions where these take less."""
+    return min(*exact_work(exact, len(data.places), data.grouping.layout), work_of_regions(exact, data))
+
+
+def _tried(draft: Start, parts: Sequence[Observations], options: Options, clock: Callable[[], float]) -> _Trial:
+    space = make_space(draft.model, frozen=draft.frozen)
+    terms = prior_terms(draft.priors, space, draft.model) if draft.priors else ()
+    objective = CompositeObjective(space, draft.model, parts, terms, power=0.0, engine=options.engine)
+    point = space.start(draft.model)
+    first, *others = (_seconds_of(lambda: objective(point), clock) for _ in range(1 + REPEATS))
+    return _Trial(min(others), max(first - min(others), 0.0), _work_of(draft.model, parts))
+
+
+def _work_of(model: Model, parts: Sequence[Observations]) -> float:
+    return float(sum(min(exact_work(model, len(part.places), part.grouping.layout)) for part in parts))
+
+
+def _seconds_of(function: Callable[[], object], clock: Callable[[], float]) -> float:
+    begun = clock()
+    function()
+    return clock() - begun
+
+
+def _of_stretches(options: Options, model: Model, data: Observations) -> tuple[float, float, int]:
+    """Seconds of an evaluation and of a fit that climbs the bound, and how many rows it learns from."""
+    found = estimate(model, data, engine=options.engine)
+    work = work_of_model(model, data)
+    chosen = chosen_stretches(options, work, data)
+    used = np.ones(len(work), dtype=bool) if chosen is None else chosen.chosen
+    share = float(work[used].sum()) / float(work.sum())
+    rows = int(np.asarray(data.grouping.layout.counts)[used].sum())
+    seconds = share * found.seconds_per_evaluation
+    return seconds, EVALUATIONS * seconds, rows
