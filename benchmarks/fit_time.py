@@ -63,9 +63,9 @@ def main():
     if arguments.one is not None:
         print(json.dumps(measure(*arguments.one)))
         return
-    from results import write_results
+    from results import read_results, write_results
 
-    results = {}
+    results = dict(read_results("fit_time"))
     for name in arguments.sets:
         found = {}
         for what in ("check", "fit"):
