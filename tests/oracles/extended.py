@@ -306,11 +306,12 @@ def with_jitter(kernel: Kernel, theta: Any, points: np.ndarray) -> np.ndarray:
 
 
 def condition_number(problem: Problem, theta: Any, found: Answer) -> Any:
-    """(1 + reach)^2 times the largest prior variance beside the smallest noise variance (`found.ratio`).
+    """(1 + turns) (1 + (1 + reach)^2 ratio), ratio the largest prior variance beside the smallest noise variance (`found.ratio`).
 
     A covariance of rows is known to the rounding of the largest prior variance, and by pseudo-points to (1 + reach)^2 times that: reach is
     the largest sum of the sizes of what they are weighted with at a place, 1 where they surround it. Noise is what tells such
-    covariances apart, so digits are lost by the ratio of the two, whatever the algorithm.
+    covariances apart, so digits are lost by the ratio of the two, whatever the algorithm. And after so many turns of a period the phase
+    is known to so many roundings.
     """
     reach = mp.mpf(1)
     places = exact(np.concatenate([problem.places, problem.asked_places]))
@@ -319,7 +320,25 @@ def condition_number(problem: Problem, theta: Any, found: Answer) -> Any:
             known = matrix(component.space, theta, component.basis, places)
             weights = solve(factor(with_jitter(component.space, theta, component.basis)), known)
             reach = max(reach, *(sum(abs(column)) for column in weights.T))
-    return (1 + reach) ** 2 * found.ratio
+    return (1 + turns(problem, theta)) * (1 + (1 + reach) ** 2 * found.ratio)
+
+
+def turns(problem: Problem, theta: Any) -> Any:
+    """The most periods of a kernel from one end of the times, or of the places, to the other."""
+    times = np.concatenate([problem.times, problem.asked_times])
+    places = np.concatenate([problem.places, problem.asked_places])
+    found = [
+        span / theta[kernel.numbers[0]]
+        for component in problem.components
+        for whole, span in ((component.time, np.ptp(times)), (component.space, np.sum(np.ptp(places, axis=0))))
+        for kernel in leaves(whole)
+        if kernel.kind in ("cosine", "periodic")
+    ]
+    return max(found, default=mp.mpf(0))
+
+
+def leaves(kernel: Kernel) -> list[Kernel]:
+    return [leaf for part in kernel.parts for leaf in leaves(part)] if kernel.parts else [kernel]
 
 
 def positive(values: np.ndarray) -> np.ndarray:

@@ -512,8 +512,9 @@ def _off(found: Any, expected: Any, scale: Any) -> float:
 # --- many
 
 
-# Errors grow as rounding times the condition number: by so much, and the gradient, which divides by noise once more, by so much more.
-TIMES_ROUNDING, TIMES_ROUNDING_OF_GRADIENTS = 32, 2048
+# Errors grow as rounding times the condition number: by about as much as sums here have terms, and the gradient, which divides by noise
+# once more, by so much more.
+TIMES_ROUNDING, TIMES_ROUNDING_OF_GRADIENTS = 64, 2048
 # Draws are the same in every run.
 DRAWS_OFF = 6.5
 
@@ -523,7 +524,7 @@ def bound(quantity: str, condition: float) -> float:
     if quantity == "draws":
         return DRAWS_OFF
     times = TIMES_ROUNDING_OF_GRADIENTS if quantity == "gradient" else TIMES_ROUNDING
-    return times * 2.0**-53 * (1 + condition)
+    return times * 2.0**-53 * condition
 
 
 class Worst(NamedTuple):
