@@ -117,6 +117,17 @@ def test_dates_that_agree_stay(made):
     assert find_shift(None, table(made, np.full(NUM_PLACES, 0.3), np.zeros(NUM_PLACES, dtype=int)), 2) is None
 
 
+def test_a_lag_of_part_of_a_step_moves_nobody():
+    """What comes half a step later, as weather does downwind, is likelier at the next step than at this one, and hardly better told."""
+    rng = np.random.default_rng(3)
+    fine = np.convolve(rng.normal(size=100_000), np.exp(-np.arange(200) / 30.0), mode="valid")
+    places, steps = rng.uniform(0, 100, (30, 2)), np.arange(3_000)
+    lag = np.where(np.arange(30) < 3, 6, 0)
+    values = np.stack([fine[10 * steps + 50 - own] for own in lag]) / fine.std() + 0.7 * rng.normal(size=(30, 3_000))
+    data = weft.Observations(np.tile(steps, 30).astype(float), np.repeat(places, 3_000, axis=0), values.ravel())
+    assert find_shift(None, data, 2) is None
+
+
 def test_irregular_times_have_no_steps_to_be_off_by(made):
     data = table(made, np.full(NUM_PLACES, 0.3), planted(-1, 0).astype(int))
     rng = np.random.default_rng(0)

@@ -63,6 +63,8 @@ PLACES = "places"
 NAMED = (SLOW, FAST, LOCAL)
 # Rows around a place that tell of it.
 _NEIGHBOURS = 30
+# A length in time of fewer steps than this leaves too few between to see how smooth it is.
+_SEEN_STEPS = 2.0
 # The fast component starts at so many steps between times.
 _FAST_STEPS = 3.0
 # Of the others' length in space, and of a unit variance: where the local component starts.
@@ -213,6 +215,7 @@ def choose_components(
             Candidate(f"{name} season", _season(name, seasonal_component(period, data.places[:, :num_space], step)))
             for name, period in asked.items()
         ),
+        Candidate("fast component smooth in time", lambda draft: _smoother(draft, FAST, _SEEN_STEPS * step)),
         Candidate("fast component rough in space", lambda draft: _rougher(draft, FAST)),
         Candidate("fast component stronger here than there", lambda draft: _uneven(draft, FAST, num_space, data)),
         Candidate("slow component rough in space", lambda draft: _unless_local(draft, _rougher(draft, SLOW))),
@@ -230,7 +233,7 @@ def choose_components(
 def _to_check(model: Model, data: Observations, seed: int) -> list[Observations]:
     """Compact blocks, whose places have neighbours as they have in the table, each cut to rows of its first times."""
     blocks = choose_blocks(model, data, work=TRIAL_WORK, seed=seed)
-    compact = [block.data for block in blocks if block.kind is not Kind.SCATTERED][:_CHECKS]
+    compact = [block.data for block in blocks if block.kind in (Kind.WHOLE, Kind.COMPACT)][:_CHECKS]
     return [take_rows(block, np.arange(min(block.num_rows, _CHECKED_ROWS))) for block in compact]
 
 
@@ -317,6 +320,23 @@ def _with_rough(space: Kernel) -> Kernel | None:
         inner = _with_rough(space.kernel)
         return None if inner is None else eqx.tree_at(lambda around: around.kernel, space, inner)
     return Matern12(2.0 * np.asarray(space.lengthscale)) if isinstance(space, Matern32) else None
+
+
+def _smoother(draft: Draft, name: str, shortest: float) -> Draft | None:
+    """Matern-3/2 in place of 1/2 in time; None where the length is below `shortest`, since steps are then too long to tell."""
+    if name not in draft.names:
+        return None
+    number = draft.names.index(name)
+    components = list(draft.model.kernel.components)
+    time = components[number].time
+    if not isinstance(time, Matern12) or float(time.lengthscale) < shortest:
+        return None
+    components[number] = Separable(
+        space=components[number].space,
+        time=Matern32(np.asarray(time.lengthscale)),
+        variance=components[number].variance,
+    )
+    return dataclasses.replace(draft, model=_with_components(draft.model, components))
 
 
 def _uneven(draft: Draft, name: str, num_space: int, data: Observations) -> Draft | None:

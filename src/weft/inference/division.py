@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from weft.data.observations import Observations, places_repeat
 from weft.data.schema import Numbers, Schema, check_arrays
 from weft.inference.cuts import Cuts, Shares, cut, surroundings
-from weft.inference.exact_work import exact_work, regular
+from weft.inference.exact_work import exact_work, regular, rows_work
 from weft.inference.nearness import Nearness, learn_nearness, num_coordinates
 from weft.model import Model
 
@@ -20,7 +20,7 @@ __all__ = ["Division", "Region", "divide", "work_of_regions"]
 # One pass over all regions, in operations: some twenty seconds on a core.
 REGIONS_WORK = 2.5e11
 # How many points a region sees, of which a third are its core. Fewer than 30 around the core lose accuracy, more gain little.
-SIZES = (48, 60, 72, 90, 108, 132, 160, 192, 240, 300, 384, 480)
+SIZES = (48, 60, 72, 90, 108, 132, 160, 192, 240, 300, 384, 480, 600, 768)
 FEWEST_AROUND = 30
 
 SCHEMA: Schema = {
@@ -174,7 +174,7 @@ def _work_of_pass(model: Model, data: Observations, size: int, with_times: bool)
     """Operations of a pass over regions that see so many points each."""
     num_points = data.num_rows if with_times else len(data.places)
     if with_times:
-        work = min(exact_work(model, size, regular(size, 1)))
+        work = rows_work(model, size)
     else:
         rows_a_time = max(1, round(size * data.num_rows / (num_points * len(data.times))))
         work = exact_work(model, size, regular(1, rows_a_time)).by_chain * len(data.times)

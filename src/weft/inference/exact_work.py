@@ -11,7 +11,10 @@ from weft.engines.cpu import CpuEngine, Limits
 from weft.engines.dense import DenseEngine, matrix_flops
 from weft.model import Model
 
-__all__ = ["ExactWork", "exact_work", "regular"]
+__all__ = ["ExactWork", "exact_work", "regular", "rows_work"]
+
+# What an entry of a kernel's matrix takes, as arithmetic that takes as long.
+ENTRY_WORK = 100.0
 
 
 class ExactWork(NamedTuple):
@@ -31,6 +34,11 @@ def exact_work(model: Model, num_places: int, layout: Layout) -> ExactWork:
     shape = Shape(layout, num_places, num_places * len(latent), num_places * sum(latent))
     by_chain = filter_flops(layout.counts, shape.num_state, shape.num_bottleneck)
     return ExactWork(float(np.sum(by_chain)), matrix_flops(shape))
+
+
+def rows_work(model: Model, num_rows: int) -> float:
+    """Operations of the moments from the covariance of so many rows (`ByRows`): its entries, and one factor."""
+    return num_rows**3 / 3 + ENTRY_WORK * len(model.components) * num_rows**2
 
 
 def regular(num_times: int, rows_a_time: int) -> Layout:

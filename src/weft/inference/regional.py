@@ -20,6 +20,7 @@ from weft.engines.base import Engine
 from weft.engines.choose import check_engine_name, engine_name
 from weft.engines.cpu.threads import num_processors
 from weft.engines.dense import padded_size
+from weft.inference.by_rows import ByRows
 from weft.inference.cuts import Shares
 from weft.inference.division import Division, Region, divide
 from weft.inference.exact_work import exact_work
@@ -125,16 +126,16 @@ class RegionalPosterior(Posterior):
 
     def region(self, number: int) -> SinglePosterior:
         """The posterior of one region, given the rows it sees."""
-        return self._kept_regions(number)
+        return self._kept_regions(number).posterior
 
     @functools.cached_property
-    def _kept_regions(self) -> Callable[[int], SinglePosterior]:
+    def _kept_regions(self) -> Callable[[int], "_Conditioned"]:
         most = max(len(region.rows) for region in self.division.regions)
-        each = 8 * len(self.model.components) * most**2 if self.division.nearness.with_times else 8 * most
+        each = 8 * most**2 if self.division.nearness.with_times else 8 * most
         return functools.lru_cache(maxsize=max(2 * num_processors(), KEPT_BYTES // max(each, 1)))(self._condition)
 
-    def _condition(self, number: int) -> SinglePosterior:
-        return _condition_region(self.model, *self.told_to(number), self.engine)
+    def _condition(self, number: int) -> "_Conditioned":
+        return _Conditioned(self.model, *self.told_to(number), self.engine)
 
     def told_to(self, number: int) -> tuple[Observations, Float[np.ndarray, "place dim"]]:
         """The rows that a region sees, and the places it stands on: theirs, and where rows were cut some more of which nothing was
@@ -196,13 +197,13 @@ class RegionalPosterior(Posterior):
 
     def fitted_values(self) -> Float[np.ndarray, " row"]:
         mean = np.empty(self._data.num_rows)
-        for region, fitted in zip(self.division.regions, self._ask_all(SinglePosterior.fitted_values), strict=True):
+        for region, fitted in zip(self.division.regions, self._ask_all(_fitted_values), strict=True):
             mean[region.rows[region.is_core]] = fitted[region.is_core]
         return mean
 
     def one_step_ahead(self) -> OneStepAhead:
         residual, variance = np.empty((2, self._data.num_rows))
-        for region, ahead in zip(self.division.regions, self._ask_all(SinglePosterior.one_step_ahead), strict=True):
+        for region, ahead in zip(self.division.regions, self._ask_all(_one_step_ahead), strict=True):
             own = region.rows[region.is_core]
             residual[own], variance[own] = ahead.residual[region.is_core], ahead.variance[region.is_core]
         return OneStepAhead(self._data.row, residual, variance)
@@ -228,7 +229,7 @@ class RegionalPosterior(Posterior):
         return Seam(float(apart.max()), float(np.quantile(apart, 0.95)), len(times))
 
     def _blended(
-        self, times: ArrayLike, places: ArrayLike, question: Callable[[SinglePosterior, Any, Any], np.ndarray]
+        self, times: ArrayLike, places: ArrayLike, question: Callable[["_Conditioned", Any, Any], np.ndarray]
     ) -> Marginals:
         times, places = checked_rows(times, places, self.num_columns)
         if len(times) == 0:
@@ -237,7 +238,7 @@ class RegionalPosterior(Posterior):
         answers = self._ask(shares, question, times, places)
         return _average(shares, answers[:, 0], answers[:, 1], len(times))
 
-    def _ask_all(self, question: Callable[[SinglePosterior], Any]) -> list[Any]:
+    def _ask_all(self, question: Callable[["_Conditioned"], Any]) -> list[Any]:
         """`question` of every region there is, in their order."""
         return self._map(question, range(self.num_regions), [()] * self.num_regions)
 
@@ -411,15 +412,58 @@ class RegionalPosterior(Posterior):
         return cls(model, division, data, engine=engine, with_rows=bool(plain["with_rows"]))
 
 
+class _Conditioned:
+    """One region given `data`, whose places come first among `places`, conditioned as it is asked."""
+
+    def __init__(self, model: Model, data: Observations, places: Float[np.ndarray, "place dim"], engine: str | Engine):
+        self.model, self.data, self.places = model, data, places
+        self.engine = engine
+        self.is_by_rows = False
+        if engine == "auto":
+            self.engine = chosen = exact_work(model, len(data.places), data.grouping.layout).engine
+            self.is_by_rows = isinstance(model.likelihood, Gaussian) and not chosen.has_state
+
+    @functools.cached_property
+    def posterior(self) -> SinglePosterior:
+        """It has every answer."""
+        if not isinstance(self.model.likelihood, Gaussian):
+            return condition(self.model, self.data, engine=self.engine)
+        # What `condition` does, compiled once for all regions with as many places, however many rows and times they have.
+        return SinglePosterior(
+            self.model,
+            self.data.times,
+            rows_of(self.data, self.sites),
+            np.asarray(weights_at_data(self.model, self.places)),
+            exact_places=self.places,
+            log_constant=float(self.sites.log_constant),
+            power=0.0,
+            engine=self.engine,
+            given=Given(self.data.row, np.zeros(self.data.num_rows), self.data.num_rows),
+        )
+
+    @functools.cached_property
+    def quickest(self) -> SinglePosterior | ByRows:
+        """It has the answers that are asked for most."""
+        return ByRows(self.model, self.data, self.sites) if self.is_by_rows else self.posterior
+
+    @functools.cached_property
+    def sites(self) -> Sites:
+        """Those of a Gaussian likelihood."""
+        assert isinstance(self.model.likelihood, Gaussian)
+        floor = NOISE_FLOOR * signal_variances_at(self.model, self.data)
+        own = 0.0 if self.data.noise_variance is None else np.asarray(self.data.noise_variance)
+        noise = np.maximum(np.full(self.data.num_rows, float(self.model.likelihood.variance)) + own, floor)
+        return Sites(np.asarray(self.data.values), 1 / noise, -np.sum(np.log(2 * np.pi * noise)) / 2)
+
+
 class _RegionHere:
     """One region of a posterior in this process, which keeps what it conditioned; only the region's own rows travel elsewhere."""
 
     def __init__(self, owner: RegionalPosterior, number: int):
         self.owner, self.number = owner, number
 
-    @property
-    def posterior(self) -> SinglePosterior:
-        return self.owner.region(self.number)
+    def conditioned(self) -> _Conditioned:
+        return self.owner._kept_regions(self.number)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _RegionElsewhere, (self.owner.model, *self.owner.told_to(self.number), self.owner.engine)
@@ -433,78 +477,58 @@ class _RegionElsewhere(NamedTuple):
     places: Float[np.ndarray, "place dim"]
     engine: str | Engine
 
-    @property
-    def posterior(self) -> SinglePosterior:
-        return _condition_region(*self)
-
-
-def _condition_region(
-    model: Model, data: Observations, places: Float[np.ndarray, "place dim"], engine: str | Engine
-) -> SinglePosterior:
-    """Given `data`, whose places come first among `places`."""
-    if engine == "auto":
-        engine = exact_work(model, len(data.places), data.grouping.layout).engine
-    if not isinstance(model.likelihood, Gaussian):
-        return condition(model, data, engine=engine)
-    # What `condition` does, compiled once for all regions with as many places, however many rows and times they have.
-    weights = np.asarray(weights_at_data(model, places))
-    floor = NOISE_FLOOR * signal_variances_at(model, data)
-    own = 0.0 if data.noise_variance is None else np.asarray(data.noise_variance)
-    noise = np.maximum(np.full(data.num_rows, float(model.likelihood.variance)) + own, floor)
-    sites = Sites(np.asarray(data.values), 1 / noise, -np.sum(np.log(2 * np.pi * noise)) / 2)
-    return SinglePosterior(
-        model,
-        data.times,
-        rows_of(data, sites),
-        weights,
-        exact_places=places,
-        log_constant=float(sites.log_constant),
-        power=0.0,
-        engine=engine,
-        given=Given(data.row, np.zeros(data.num_rows), data.num_rows),
-    )
+    def conditioned(self) -> _Conditioned:
+        return _Conditioned(*self)
 
 
 def _answer(question: Callable[..., Any], region: _RegionHere | _RegionElsewhere, told: tuple[np.ndarray, ...]) -> Any:
-    return question(region.posterior, *told)
+    return question(region.conditioned(), *told)
 
 
-def _log_evidence(one: SinglePosterior) -> float:
-    return one.log_evidence
+def _log_evidence(one: _Conditioned) -> float:
+    return one.quickest.log_evidence
+
+
+def _fitted_values(one: _Conditioned) -> Float[np.ndarray, " row"]:
+    return one.quickest.fitted_values()
+
+
+def _one_step_ahead(one: _Conditioned) -> OneStepAhead:
+    return one.posterior.one_step_ahead()
 
 
 # Questions about points, wherever the region is: one row of the answer a point.
 
 
 def _marginals(
-    one: SinglePosterior, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
+    one: _Conditioned, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
 ) -> Float[np.ndarray, "query moment"]:
-    return np.array(one.marginals(times, places)).T
+    return np.array(one.quickest.marginals(times, places)).T
 
 
 def _filtered(
-    one: SinglePosterior, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
+    one: _Conditioned, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
 ) -> Float[np.ndarray, "query moment"]:
-    return np.array(one.filtered(times, places)).T
+    return np.array(one.posterior.filtered(times, places)).T
 
 
 def _components(
-    one: SinglePosterior, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
+    one: _Conditioned, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
 ) -> Float[np.ndarray, "query component moment"]:
-    return np.array(one.components(times, places)).transpose(2, 0, 1)
+    return np.array(one.quickest.components(times, places)).transpose(2, 0, 1)
 
 
 def _correction(
-    one: SinglePosterior,
+    one: _Conditioned,
     at_rows: Float[np.ndarray, "row draw"],
     noise: Float[np.ndarray, "row draw"],
     times: Float[np.ndarray, " query"],
     places: Float[np.ndarray, "query dim"],
 ) -> Float[np.ndarray, "query draw"]:
     """What a region makes of the difference between its rows and a draw's: the same noise for a row in every region that sees it."""
-    deviation = np.asarray(one.rows.precision)[:, None] ** -0.5
-    missed = np.asarray(one.rows.value)[:, None] - at_rows - deviation * noise
-    return one.means_given(missed, times, places)
+    rows = one.quickest.rows
+    missed = np.asarray(rows.value)[:, None] - at_rows - np.asarray(rows.precision)[:, None] ** -0.5 * noise
+    return one.quickest.means_given(missed, times, places)
 
 
 def _average(

@@ -2,8 +2,9 @@
 """Small pieces of a table to learn from: each is modelled exactly, so that no pseudo-point stands between parameters and data.
 
 The sum of the blocks' log evidence with shared parameters is a composite likelihood. Compact blocks, neighbourhoods, tell what varies
-at short range; scattered ones, places far apart, what varies at long range. Both are spread over space as the data are, and over
-the series. Their number and size follow from a budget of work, not from the table, so a table ten times as wide takes no longer.
+at short range; scattered ones, places far apart, what varies at long range; of rows there are some between, too. All are spread over
+space as the data are, and over the series. Their number and size follow from a budget of work, not from the table, so a table ten
+times as wide takes no longer.
 """
 
 import dataclasses
@@ -42,7 +43,20 @@ class Kind(Enum):
 
     WHOLE = "whole"
     COMPACT = "compact"
+    BETWEEN = "between"
     SCATTERED = "scattered"
+
+
+# Kinds of the blocks of rows in turn, and of how many rows each is made: the share, on a logarithmic scale, of the way from its own size
+# to the whole table. Of an image of 10^5 pixels neighbourhoods show a hundredth of its width, and nothing else what lies between.
+WIDTHS = (
+    (Kind.COMPACT, 0.0),
+    (Kind.BETWEEN, 1 / 3),
+    (Kind.SCATTERED, 1.0),
+    (Kind.COMPACT, 0.0),
+    (Kind.BETWEEN, 2 / 3),
+    (Kind.SCATTERED, 1.0),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,13 +184,14 @@ def _blocks_of_rows(
     points = (points / np.where(spread > 0, spread, 1.0)) * np.where(spread > 0, 1.0, 0.0)
     chosen = []
     for number, centre in enumerate(_spread(points, count, rng)):
-        if number % 3 == 2:
-            chosen.append((Kind.SCATTERED, np.sort(_spread(points, size, rng))))
-            continue
-        aspect = ASPECTS[(number // 3 * 2 + number % 3) % len(ASPECTS)]
+        kind, width = WIDTHS[number % len(WIDTHS)]
+        aspect = ASPECTS[number // 2 % len(ASPECTS)]
         shaped = points / np.append(np.ones(points.shape[1] - 1), aspect)
-        near = cKDTree(shaped).query(shaped[centre], k=size)[1]
-        chosen.append((Kind.COMPACT, np.sort(np.atleast_1d(near))))
+        # Of so many of the nearest some, spread over them.
+        around = round(size * (len(points) / size) ** width)
+        whole = np.arange(len(points))
+        near = whole if around >= len(whole) else np.atleast_1d(cKDTree(shaped).query(shaped[centre], k=around)[1])
+        chosen.append((kind, np.sort(near[_spread(shaped[near], size, rng)])))
     return chosen
 
 

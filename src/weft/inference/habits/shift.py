@@ -41,6 +41,9 @@ _AROUND = 7
 _STEPS_PER_FACT = 3.0
 # The probability from which a shift is taken for one.
 _SURE = 0.99
+# Of what neighbours leave unexplained, the part that a shift has to take off: over thousands of hours even the time that the air takes
+# from here to there makes one date likelier than another, and moving a place by a whole step for it does harm.
+_LEAST_GAIN = 0.1
 _PASSES = 12
 # No shift is rarer than this before the data are looked at.
 _LEAST_SHARE = 0.005
@@ -306,7 +309,9 @@ def _odds(
     near: Int[np.ndarray, "place neighbour"],
     shares: Float[np.ndarray, " version"],
 ) -> tuple[Float[np.ndarray, "place version"], np.ndarray]:
-    """Probability of each shift at each place given its neighbours' shifts, and whether both halves of the series say so."""
+    """Probability of each shift at each place given its neighbours' shifts, and whether that is worth it in
+    both halves of the series.
+    """
     aligned = np.stack([_at(series[:, place], -own) for place, own in enumerate(shift)], axis=1)
     odds, agrees = np.tile(shares, (len(shift), 1)), np.ones(len(shift), dtype=bool)
     for place in range(len(shift)):
@@ -320,11 +325,13 @@ def _odds(
             continue
         own, others = series[both, place], others[both]
         # The likelihood of a linear relation, by its correlation.
-        logs = np.log(shares) - 0.5 * len(own) / _STEPS_PER_FACT * np.log1p(-(_correlation(own, others) ** 2))
+        unexplained = 1 - _correlation(own, others) ** 2
+        logs = np.log(shares) - 0.5 * len(own) / _STEPS_PER_FACT * np.log(unexplained)
         odds[place] = np.exp(logs - np.logaddexp.reduce(logs))
-        best, half = int(np.argmax(odds[place])), len(own) // 2
+        best, unmoved, half = int(np.argmax(odds[place])), _STEPS.index(0), len(own) // 2
         halves = [_correlation(own[part], others[part]) for part in (slice(half), slice(half, None))]
-        agrees[place] = all(each[best] >= each[_STEPS.index(0)] for each in halves)
+        is_worth_it = unexplained[best] <= (1 - _LEAST_GAIN) * unexplained[unmoved]
+        agrees[place] = best == unmoved or (is_worth_it and all(each[best] >= each[unmoved] for each in halves))
     return odds, agrees
 
 
