@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""GPBoost's space-time Matern by a Vecchia approximation, with its defaults; needs gpboost and pandas, not weft.
+"""GPBoost's space-time Matern by a Vecchia approximation, with its defaults; needs gpboost, scipy and pandas, not weft.
 
     python peer_gpboost.py FOLDER lat,lon,elevation TRANSFORM
 
-reads train.parquet and test.parquet and prints scores as JSON. Coordinates and target are standardised, which its
-defaults expect; the log density is of the target in its deviations, as weft reports it.
+reads train.parquet and test.parquet and prints scores as JSON, also those of each part that a column `part` of the test rows
+names. Coordinates and target are standardised, which its defaults expect; the log density is of the target in its deviations, as weft
+reports it, the CRPS of the transformed target's Gaussian in the transformed target's units.
 """
 
 import json
@@ -15,6 +16,7 @@ import time
 import gpboost
 import numpy as np
 import pandas as pd
+from scipy.stats import norm
 
 FORWARD = {"identity": lambda y: y, "sqrt": np.sqrt, "log": np.log, "log1p": np.log1p}
 LOG_JACOBIAN = {
@@ -32,6 +34,12 @@ def moments(name: str, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
     if name == "sqrt":
         return mean**2 + variance
     return np.exp(mean + variance / 2) - (1.0 if name == "log1p" else 0.0)
+
+
+def crps_gaussian(values: np.ndarray, mean: np.ndarray, sd: np.ndarray) -> np.ndarray:
+    """Of a normal distribution, in closed form (Gneiting & Raftery 2007)."""
+    z = (values - mean) / sd
+    return sd * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / np.sqrt(np.pi))
 
 
 def main() -> None:
@@ -68,6 +76,8 @@ def main() -> None:
     )
     target_sd = float(train["value"].std(ddof=0))
     error = moments(transform, mean, variance) - truth
+    crps = crps_gaussian(FORWARD[transform](truth), mean, np.sqrt(variance))
+    parts = test["part"].to_numpy() if "part" in test else np.full(len(test), "all")
     print(
         json.dumps(
             {
@@ -75,6 +85,13 @@ def main() -> None:
                 "processor_seconds": processor_seconds,
                 "standardised_rmse": float(np.sqrt(np.mean(error**2)) / target_sd),
                 "standardised_mean_negative_log_density": float(-np.mean(log_density) - np.log(target_sd)),
+                "parts": {
+                    part: {
+                        "CRPS": float(np.mean(crps[parts == part])),
+                        "RMSE": float(np.sqrt(np.mean(error[parts == part] ** 2))),
+                    }
+                    for part in sorted(set(parts))
+                },
                 "version": gpboost.__version__,
             }
         )

@@ -109,26 +109,33 @@ def heaton(num_folds: int | None, make: Make) -> dict[str, Scores]:
     return {"heaton": errors(found) | {"CRPS": gp.score(test)["mean_crps"]} | coverage(found)}
 
 
-def argo(num_folds: int | None, make: Make) -> dict[str, Scores]:
+def argo_split() -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
     """Profiles of ocean floats, none twice at a place, a tenth held out."""
     table = pd.read_parquet(DATA / "argo_north_pacific/argo_north_pacific.parquet")
-    train = table[~table["held_out"]]
-    return {"argo_north_pacific": scored(make(train, "lon", "lat").fit(train), table[table["held_out"]])}
+    return table[~table["held_out"]], {"argo_north_pacific": table[table["held_out"]]}
 
 
-def us_2017(num_folds: int | None, make: Make) -> dict[str, Scores]:
+def argo(num_folds: int | None, make: Make) -> dict[str, Scores]:
+    train, tests = argo_split()
+    gp = make(train, "lon", "lat").fit(train)
+    return {name: scored(gp, test) for name, test in tests.items()}
+
+
+def us_2017_split() -> tuple[pd.DataFrame, dict[str, pd.DataFrame]]:
     """Rows at random and whole stations held out of one year."""
     whole = pd.read_parquet(DATA / "ghcn_conus/hcn_tmax_2000_2018.parquet")
     split = pd.read_parquet(DATA / "us_2017/split.parquet")
     for frame in (whole, split):
         frame["time"] = pd.to_datetime(frame["time"]).astype("datetime64[s]")
     table = split.merge(whole, on=["station", "time"])
-    train = table[table["fold"] == "train"]
+    held_out = {"us_2017, rows": "R", "us_2017, stations": "S"}
+    return table[table["fold"] == "train"], {name: table[table["fold"] == fold] for name, fold in held_out.items()}
+
+
+def us_2017(num_folds: int | None, make: Make) -> dict[str, Scores]:
+    train, tests = us_2017_split()
     gp = make(train, "lon", "lat", "elevation").fit(train)
-    found = {}
-    for name, fold in (("us_2017, rows", "R"), ("us_2017, stations", "S")):
-        found[name] = scored(gp, table[table["fold"] == fold])
-    return found
+    return {name: scored(gp, test) for name, test in tests.items()}
 
 
 def scored(gp: weft.SpaceTimeGP, test: pd.DataFrame) -> Scores:

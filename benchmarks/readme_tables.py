@@ -149,7 +149,10 @@ def main() -> int:
         "published": published(read_results("published")),
         "beside a peer": beside_peer(read_results("real")),
         "demo": demo(read_results("demo")),
-        **{f"version of {name}": measured_with(name) for name in ("published", "real", "whole_sets", "phases", "demo")},
+        **{
+            f"version of {name}": measured_with(name)
+            for name in ("published", "real", "wide", "whole_sets", "phases", "demo")
+        },
     }
     stale = []
     for page in PAGES:

@@ -5,6 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from weft.baselines import available_baselines, fit_baseline, natural_periods
+from weft.baselines.boosting import boosting_features
+from weft.baselines.record import make_record
 from weft.scores import score_rows, summarise
 
 rows = st.lists(
@@ -236,3 +238,17 @@ def test_floats_that_never_meet_have_neighbours():
         error[name] = np.sqrt(np.mean((got.mean - values[test]) ** 2))
     assert error["nearest_rows"] < 0.4 * error["inverse_distance"]
     assert error["local_kriging"] < error["nearest_rows"]
+
+
+@pytest.mark.parametrize("num_places", [1, 2, 5, 20])
+def test_boosting_has_the_same_features_to_learn_from_and_to_predict_by(num_places):
+    """Of few places, one that is left out of its own neighbourhood had one neighbour fewer than a new one, which no tree knew."""
+    rng = np.random.default_rng(num_places)
+    times, places = np.repeat(np.arange(4.0), num_places), np.tile(rng.normal(size=(num_places, 2)), (4, 1))
+    values = rng.normal(size=4 * num_places)
+    record = make_record(times, places, values)
+    known = boosting_features(record, times, places, (), record.place)
+    assert known.shape[1] == boosting_features(record, times, places + 0.1, (), None).shape[1]
+    # Nothing that a row is to be told by is the row itself.
+    for row, features in enumerate(known):
+        assert not np.any(features[:-2] == record.values[row])

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from weft.baselines.by_time import cycles
 from weft.baselines.record import ROWS_LEFT_OUT, Baseline, Forecast, Record, as_columns, positive, sd_by
 
-__all__ = ["Boosting", "fit_boosting", "has_boosting"]
+__all__ = ["Boosting", "boosting_features", "fit_boosting", "has_boosting"]
 
 _NEIGHBOURS = 8
 _ROWS_TO_LEARN = 100_000
@@ -34,7 +34,7 @@ class Boosting(Baseline):
     bin_sd: Float[np.ndarray, " bin"]
 
     def predict(self, times: Float[np.ndarray, " row"], places: Float[np.ndarray, "row dim"]) -> Forecast:
-        features = _features(self.record, times, as_columns(places), self.periods, None)
+        features = boosting_features(self.record, times, as_columns(places), self.periods, None)
         mean = np.asarray(self.trees.predict(features))
         return Forecast(mean, self.bin_sd[np.searchsorted(self.bin_edges, _nearest(features))])
 
@@ -45,7 +45,7 @@ def fit_boosting(record: Record, periods: tuple[float, ...], generator: np.rando
     count = len(record.values)
     rows = np.sort(generator.choice(count, size=min(count, _ROWS_TO_LEARN), replace=False))
     times, places = record.times[record.time_of_row[rows]], record.places[record.place[rows]]
-    features = _features(record, times, places, periods, record.place[rows])
+    features = boosting_features(record, times, places, periods, record.place[rows])
     # Every other row judges what the rest has learned; then all of them learn.
     options = {"objective": "regression_l1", "verbosity": -1, "seed": 0, "deterministic": True, "num_leaves": 63}
     half = generator.permutation(len(rows)) % 2 == 0
@@ -62,7 +62,7 @@ def _nearest(features: Float[np.ndarray, "row feature"]) -> Float[np.ndarray, " 
     return np.nan_to_num(features[:, 0], nan=np.inf)
 
 
-def _features(
+def boosting_features(
     record: Record,
     times: Float[np.ndarray, " row"],
     places: Float[np.ndarray, "row dim"],
@@ -72,11 +72,14 @@ def _features(
     """NaN where nobody has a value; the places `own` are left out of their own neighbourhoods."""
     from scipy.spatial import cKDTree
 
-    count = min(_NEIGHBOURS + (own is not None), len(record.places))
-    distance, near = cKDTree(record.places).query(places, k=np.arange(1, count + 1))
-    if own is not None:
-        order = np.argsort(near == own[:, None], axis=1, kind="stable")[:, : max(count - 1, 1)]
-        distance, near = np.take_along_axis(distance, order, axis=1), np.take_along_axis(near, order, axis=1)
+    # As many for a place that is known as for one that is not: trees know their features by number.
+    count = max(min(_NEIGHBOURS, len(record.places) - 1), 1)
+    asked = min(count + 1, len(record.places))
+    distance, near = cKDTree(record.places).query(places, k=np.arange(1, asked + 1))
+    is_own = np.zeros(near.shape, dtype=bool) if own is None else near == own[:, None]
+    order = np.argsort(is_own, axis=1, kind="stable")[:, :count]
+    distance, near, is_own = (np.take_along_axis(array, order, axis=1) for array in (distance, near, is_own))
+    distance = np.where(is_own, np.nan, distance)
     keys = record.time_of_row * len(record.places) + record.place
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
@@ -86,5 +89,5 @@ def _features(
         at = np.clip(now + step, 0, len(record.times) - 1)
         wanted = at[:, None] * len(record.places) + near
         found = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
-        columns.append(np.where(keys[found] == wanted, record.values[order[found]], np.nan))
+        columns.append(np.where((keys[found] == wanted) & ~is_own, record.values[order[found]], np.nan))
     return np.concatenate([*columns, places, cycles(times, periods)], axis=1)
