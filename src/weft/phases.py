@@ -113,8 +113,8 @@ class Timings(Mapping[Phase, Spent]):
         """Of all phases together."""
         each = self._spent.values()
         return Spent(
-            sum(spent.processor_seconds for spent in each),
-            sum(spent.clock_seconds for spent in each),
+            sum((spent.processor_seconds for spent in each), 0.0),
+            sum((spent.clock_seconds for spent in each), 0.0),
             max((spent.peak_bytes for spent in each), default=0),
         )
 

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
 from tests.estimator.tables import station_table
+from weft.data.scaling import Marks
 from weft.estimator import budget, learning, placement
 from weft.estimator.budget import choose_stretches, num_folds_within, work_of
 from weft.estimator.components import named_components, scales_of
@@ -53,7 +54,7 @@ def test_a_long_series_gets_fewer_pseudo_points(monkeypatch):
     places = np.tile(rng.uniform(0, 300, (200, 2)), (3, 1))
     data = weft.Observations(np.repeat(np.arange(3.0), 200), places, rng.normal(size=600))
     shares = variance_shares(data, np.asarray(data.values), 2)
-    kernel = weft.SumSeparable(named_components(("slow", "fast"), scales_of(data, 2, ()), shares))
+    kernel = weft.SumSeparable(named_components(("slow", "fast"), scales_of(data, 2, (), Marks()), shares))
     monkeypatch.setattr(placement, "place", lambda data, count, **options: np.zeros((count, 2)))
 
     def count():

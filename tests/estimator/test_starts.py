@@ -8,6 +8,7 @@ from scipy.spatial import cKDTree
 
 import weft
 from tests.estimator.tables import station_table
+from weft.data.scaling import Marks
 from weft.estimator.components import named_components, scales_of
 from weft.estimator.defaults import likelihood_from, variance_shares
 from weft.estimator.placement import EXACT_PLACES, MOST_POINTS, choose_pseudo_points
@@ -23,7 +24,7 @@ def observations(num_places: int, num_covariates: int = 0, num_times: int = 4, n
 
 def kernel_of(data: weft.Observations):
     shares = variance_shares(data, np.asarray(data.values), 2)
-    return weft.SumSeparable(named_components(("slow", "fast"), scales_of(data, 2, ()), shares))
+    return weft.SumSeparable(named_components(("slow", "fast"), scales_of(data, 2, (), Marks()), shares))
 
 
 def test_few_places_are_exact_and_many_are_not():

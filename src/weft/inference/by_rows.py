@@ -28,17 +28,17 @@ FEWEST_ASKED = 32
 MOST_ASKED = 4096
 
 
-class Points(NamedTuple):
+class TimesAndPlaces(NamedTuple):
     """Times as a column, and places: what kernels take."""
 
     times: Float[AnyArray, "point one"]
     places: Float[AnyArray, "point dim"]
 
 
-class Given(NamedTuple):
+class FactoredRows(NamedTuple):
     """Rows, the root R of their precisions, I + R K R = factor factor', and the rows' values whitened by it."""
 
-    points: Points
+    points: TimesAndPlaces
     root: Float[Array, " row"]
     factor: Float[Array, "row row"]
     whitened: Float[Array, " row"]
@@ -53,7 +53,7 @@ class ByRows:
         self._components = model.components
         self.rows = rows_of(data, sites)
         self.log_constant = float(sites.log_constant)
-        points = Points(
+        points = TimesAndPlaces(
             np.pad(data.row_times[:, None], ((0, more), (0, 0)), mode="edge"),
             np.pad(data.row_places, ((0, more), (0, 0)), mode="edge"),
         )
@@ -106,7 +106,9 @@ class ByRows:
         return value - np.asarray(solved)[: len(value), 0] / np.asarray(self.rows.precision)
 
 
-def _in_pieces(times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> list[tuple[Points, int]]:
+def _in_pieces(
+    times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
+) -> list[tuple[TimesAndPlaces, int]]:
     """What is asked in pieces of a few sizes, each with how many of its points were asked."""
     pieces = []
     for first in range(0, len(times), MOST_ASKED):
@@ -115,7 +117,7 @@ def _in_pieces(times: Float[np.ndarray, " query"], places: Float[np.ndarray, "qu
         more = coarsely_padded_size(max(count, FEWEST_ASKED)) - count
         pieces.append(
             (
-                Points(
+                TimesAndPlaces(
                     np.pad(times[some, None], ((0, more), (0, 0)), mode="edge"),
                     np.pad(places[some], ((0, more), (0, 0)), mode="edge"),
                 ),
@@ -126,7 +128,7 @@ def _in_pieces(times: Float[np.ndarray, " query"], places: Float[np.ndarray, "qu
 
 
 def _covariances(
-    components: tuple[Separable, ...], first: Points, second: Points
+    components: tuple[Separable, ...], first: TimesAndPlaces, second: TimesAndPlaces
 ) -> list[Float[Array, "first second"]]:
     return [
         part.variance
@@ -136,7 +138,7 @@ def _covariances(
     ]
 
 
-def _variances(components: tuple[Separable, ...], points: Points) -> list[Float[Array, " point"]]:
+def _variances(components: tuple[Separable, ...], points: TimesAndPlaces) -> list[Float[Array, " point"]]:
     return [
         part.variance * part.time.variances(points.times) * part.space.variances(points.places) for part in components
     ]
@@ -149,25 +151,27 @@ def _total(arrays: list[Array]) -> Array:
 @eqx.filter_jit
 def _condition(
     components: tuple[Separable, ...],
-    points: Points,
+    points: TimesAndPlaces,
     precision: Float[AnyArray, " row"],
     values: Float[AnyArray, " row"],
-) -> Given:
+) -> FactoredRows:
     root = root_of(precision)
     covariance = _total(_covariances(components, points, points))
     factor = factor_of(root[:, None] * covariance * root[None, :])
-    return Given(points, root, factor, solve_triangular(factor, root * values, lower=True))
+    return FactoredRows(points, root, factor, solve_triangular(factor, root * values, lower=True))
 
 
 @eqx.filter_jit
-def _solve(given: Given, values: Float[AnyArray, "row draw"]) -> Float[Array, "row draw"]:
+def _solve(given: FactoredRows, values: Float[AnyArray, "row draw"]) -> Float[Array, "row draw"]:
     """(K + N)^-1 values."""
     whitened = solve_triangular(given.factor, given.root[:, None] * values, lower=True)
     return given.root[:, None] * solve_triangular(given.factor, whitened, lower=True, trans=1)
 
 
 @eqx.filter_jit
-def _marginals(components: tuple[Separable, ...], given: Given, asked: Points) -> Float[Array, "moment query"]:
+def _marginals(
+    components: tuple[Separable, ...], given: FactoredRows, asked: TimesAndPlaces
+) -> Float[Array, "moment query"]:
     cross = _cross(given, _total(_covariances(components, given.points, asked)))
     variance = _total(_variances(components, asked)) - jnp.sum(cross**2, axis=0)
     return jnp.stack([cross.T @ given.whitened, jnp.maximum(variance, 0.0)])
@@ -175,7 +179,7 @@ def _marginals(components: tuple[Separable, ...], given: Given, asked: Points) -
 
 @eqx.filter_jit
 def _components(
-    components: tuple[Separable, ...], given: Given, asked: Points
+    components: tuple[Separable, ...], given: FactoredRows, asked: TimesAndPlaces
 ) -> Float[Array, "component moment query"]:
     crosses = [_cross(given, cross) for cross in _covariances(components, given.points, asked)]
     before = _variances(components, asked)
@@ -189,10 +193,10 @@ def _components(
 
 @eqx.filter_jit
 def _means(
-    components: tuple[Separable, ...], points: Points, solved: Float[Array, "row draw"], asked: Points
+    components: tuple[Separable, ...], points: TimesAndPlaces, solved: Float[Array, "row draw"], asked: TimesAndPlaces
 ) -> Float[Array, "query draw"]:
     return _total(_covariances(components, asked, points)) @ solved
 
 
-def _cross(given: Given, covariance: Float[Array, "row query"]) -> Float[Array, "row query"]:
+def _cross(given: FactoredRows, covariance: Float[Array, "row query"]) -> Float[Array, "row query"]:
     return solve_triangular(given.factor, given.root[:, None] * covariance, lower=True)
