@@ -6,7 +6,7 @@
 Ocean floats of which no place is seen twice, and a year of daily maxima at 900 stations with rows and whole stations held out. The
 rivals: rows nearest in space and time, local kriging of anomalies, gradient boosting on neighbours' values (LightGBM, where it is
 installed), and GPBoost's space-time Matern by a Vecchia approximation, for which `--peer` names a Python that can import gpboost.
-Results go to benchmarks/results/wide.json and wide.md.
+Results go to benchmarks/results/wide.json and wide.md, beside those of tables run before.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from published import argo_split, estimator, us_2017_split
-from results import FOLDER, write_results
+from results import FOLDER, read_results, write_results
 
 import weft
 from weft.baselines import available_baselines, fit_baseline
@@ -148,7 +148,7 @@ def main() -> None:
     options.add_argument("--only", nargs="*", default=list(TABLES), choices=list(TABLES))
     options.add_argument("--limit", type=float, default=900.0, help="seconds that the peer may take for a table")
     arguments = options.parse_args()
-    results: dict[str, dict[str, Any]] = {}
+    results: dict[str, dict[str, Any]] = dict(read_results("wide"))
     for name in arguments.only:
         results |= run(name, arguments.peer, arguments.limit)
         write_results("wide", results)

@@ -33,6 +33,7 @@ def shown(results, words):
     return next(check["holds"] for check in results["checks"] if words in check["claim"])
 
 
+@pytest.mark.long
 def test_benchmark(tmp_path):
     results = results_of(run("benchmark", quick=True, output=tmp_path, seed=3))
     assert results["command"] == "weft reproduce benchmark --quick --seed 3"
@@ -45,6 +46,7 @@ def test_benchmark(tmp_path):
     assert all(row["gradient_seconds"] > 0 for row in results["rows"] if row.get("num_pseudo") == 20)
 
 
+@pytest.mark.long
 def test_emission(tmp_path, capsys):
     assert main(["emission", "--quick", "--output", str(tmp_path)]) == 0
     assert capsys.readouterr().out.strip().endswith("README.md")
