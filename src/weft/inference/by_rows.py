@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray
 from weft.data.observations import Observations
-from weft.engines.dense import coarsely_padded_size, factor_of, padded_size, root_of
+from weft.engines.dense import coarsely_padded_size, factor_of, padded_size, root_of, sum_of
 from weft.inference.prediction import Marginals
 from weft.inference.sites import Sites, rows_of
 from weft.kernels.separable import Separable
@@ -144,10 +144,6 @@ def _variances(components: tuple[Separable, ...], points: TimesAndPlaces) -> lis
     ]
 
 
-def _total(arrays: list[Array]) -> Array:
-    return jnp.sum(jnp.stack(arrays), axis=0)
-
-
 @eqx.filter_jit
 def _condition(
     components: tuple[Separable, ...],
@@ -156,7 +152,7 @@ def _condition(
     values: Float[AnyArray, " row"],
 ) -> FactoredRows:
     root = root_of(precision)
-    covariance = _total(_covariances(components, points, points))
+    covariance = sum_of(_covariances(components, points, points))
     factor = factor_of(root[:, None] * covariance * root[None, :])
     return FactoredRows(points, root, factor, solve_triangular(factor, root * values, lower=True))
 
@@ -172,8 +168,8 @@ def _solve(given: FactoredRows, values: Float[AnyArray, "row draw"]) -> Float[Ar
 def _marginals(
     components: tuple[Separable, ...], given: FactoredRows, asked: TimesAndPlaces
 ) -> Float[Array, "moment query"]:
-    cross = _cross(given, _total(_covariances(components, given.points, asked)))
-    variance = _total(_variances(components, asked)) - jnp.sum(cross**2, axis=0)
+    cross = _cross(given, sum_of(_covariances(components, given.points, asked)))
+    variance = sum_of(_variances(components, asked)) - jnp.sum(cross**2, axis=0)
     return jnp.stack([cross.T @ given.whitened, jnp.maximum(variance, 0.0)])
 
 
@@ -195,7 +191,7 @@ def _components(
 def _means(
     components: tuple[Separable, ...], points: TimesAndPlaces, solved: Float[Array, "row draw"], asked: TimesAndPlaces
 ) -> Float[Array, "query draw"]:
-    return _total(_covariances(components, asked, points)) @ solved
+    return sum_of(_covariances(components, asked, points)) @ solved
 
 
 def _cross(given: FactoredRows, covariance: Float[Array, "row query"]) -> Float[Array, "row query"]:
