@@ -15,6 +15,7 @@ import numpy as np
 from weft.arrays import Given, require_whole
 from weft.data.archive import write_archive
 from weft.data.geographic_files import read_shapes
+from weft.data.packed import PackedTable
 from weft.data.polygons import check_polygons
 from weft.data.tables import AnyTable, GridTable, Table, as_table
 from weft.data.transforms import check_levels
@@ -24,7 +25,7 @@ from weft.distributed.reading import gathered
 from weft.estimator.aggregating import POLYGON, Asked, aggregate, as_grouped
 from weft.estimator.answers import answer_columns, as_answer, stack_draws
 from weft.estimator.auditing import audit, learned_from_gross, learned_from_suspects, without_gross
-from weft.estimator.columns import Measurements, Roles, read_measurements, roles_among
+from weft.estimator.columns import Measurements, Roles, read_measurements, read_to_learn, roles_among
 from weft.estimator.evaluation import MODEL, joined, summaries_of
 from weft.estimator.filling import fill
 from weft.estimator.fitted import Fitted
@@ -183,12 +184,9 @@ class SpaceTimeGP(Options):
             return self._fit_several(options, table, client, callback)
         named = self._roles()
         with tasks_on(client):
-            seen = named.table(gathered(table, named.columns), with_target=True)
-            roles = named.seen_in(seen)
             learned = learn(
                 options,
-                roles,
-                read_measurements(seen, roles, with_target=True),
+                *read_to_learn(self._to_learn(table, (named,)), named),
                 checkpoint=checkpoint,
                 resume=resume,
                 callback=callback,
@@ -693,9 +691,8 @@ class SpaceTimeGP(Options):
         targets = targets_among(self.target)
         check_several(options)
         transforms = transforms_of(self.transform, targets)
-        needed = dict.fromkeys(name for target in targets for name in self._roles(target).columns)
         with tasks_on(client):
-            seen = as_table(gathered(table, tuple(needed)), tuple(needed))
+            seen = self._to_learn(table, [self._roles(target) for target in targets])
             together = learn_several(options, seen, progress=self.progress, callback=callback)
         self.rank_ = together.rank
         self.targets_ = {}
@@ -705,6 +702,12 @@ class SpaceTimeGP(Options):
             own._keep(learned.fitted)
             self.targets_[name] = own
         return self
+
+    def _to_learn(self, table: Any, named: Sequence[Roles]) -> Table | PackedTable:
+        """A table with the columns of all these roles, packed where it is in parts or on Dask."""
+        one = named[0]
+        numeric = tuple(dict.fromkeys(name for roles in named for name in roles.numeric))
+        return gathered(table, one.time, one.of_places, numeric)
 
     def _ready(self) -> "SpaceTimeGP":
         """Raise unless it has learned."""

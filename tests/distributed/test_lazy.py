@@ -176,10 +176,10 @@ def test_a_table_larger_than_the_memory_of_a_worker_is_learned_from_and_answered
     ):
         table = dd.from_map(wide_part, list(range(NUM_PARTS)))
         (process,) = client.run(os.getpid).values()
-        learned = gathered(table, ("day", "x", "y", "value"))
+        learned = gathered(table, "day", ("x", "y"), ("value",))
         means = fitted.predict(table)["mean"].compute()
         (peak,) = client.run(resident_megabytes, "VmHWM").values()
         assert list(client.run(os.getpid).values()) == [process], "the worker was killed"
     assert 1e6 * peak < LIMIT
-    assert len(learned) == len(means) == 20 * NUM_PARTS
+    assert learned.num_rows == len(means) == 20 * NUM_PARTS
     assert_allclose(means[-20:], fitted.predict(wide_part(NUM_PARTS - 1))["mean"], rtol=1e-9)

@@ -20,7 +20,17 @@ from weft.data.time_text import TextTimes, is_iso_format, read_time_text, write_
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["UNIT_SECONDS", "Binning", "Clock", "Times", "learn_clock", "read_time_step", "step_in_words", "times_of"]
+__all__ = [
+    "UNIT_SECONDS",
+    "Binning",
+    "Clock",
+    "Times",
+    "learn_clock",
+    "read_time_step",
+    "refuse_missing_times",
+    "step_in_words",
+    "times_of",
+]
 
 UNIT_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400, "weeks": 604800, "years": 31556952}
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -108,15 +118,18 @@ class Clock:
             return column
         return pd.Series(self._read(_as_times(column), name).index)
 
-    def binning(self, column: "pd.Series | Times", name: str = "time") -> Binning | None:
-        """What `time_step` does to this column, for a message; None without a step."""
+    def binning(
+        self, column: "pd.Series | Times", name: str = "time", num_rows: Int[np.ndarray, " time"] | None = None
+    ) -> Binning | None:
+        """What `time_step` does to this column, for a message; None without a step. `num_rows` have each time, one unless given."""
         if self.time_step is None:
             return None
         times = _as_times(column)
         before, after = (self._numbers(times, name, binned=binned) for binned in (False, True))
+        counts = np.ones(len(before), dtype=np.int64) if num_rows is None else num_rows
         return Binning(
-            num_rows=len(before),
-            num_moved=int(np.count_nonzero(before != after)),
+            num_rows=int(counts.sum()),
+            num_moved=int(counts[before != after].sum()),
             num_times_before=len(np.unique(before)),
             num_times_after=len(np.unique(after)),
             step=str(self.time_step),
@@ -305,16 +318,20 @@ class _Read:
         return self.index if self.kind == "number" else self.index.take(rows)
 
 
-def _read(column: "pd.Series", name: str, text_format: str | None) -> _Read:
-    """Any column of times as a DatetimeIndex, and what it was; plain numbers keep an empty index."""
-    import pandas as pd
-
+def refuse_missing_times(column: "pd.Series", name: str) -> None:
     missing = column.isna().to_numpy()
     if missing.any():
         raise ValueError(
             f"column {name!r} has {missing.sum()} missing time{'s' if missing.sum() > 1 else ''}; "
             f"{name_rows(missing, np.full(len(column), 'none'))}: fill it in or leave the row out"
         )
+
+
+def _read(column: "pd.Series", name: str, text_format: str | None) -> _Read:
+    """Any column of times as a DatetimeIndex, and what it was; plain numbers keep an empty index."""
+    import pandas as pd
+
+    refuse_missing_times(column, name)
     dtype = column.dtype
     if isinstance(dtype, pd.PeriodDtype):
         column = column.dt.to_timestamp()

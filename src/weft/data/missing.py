@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 
 from weft.data.tables import Table, numbers
 
-__all__ = ["Sentinel", "far_from_others", "find_sentinels", "is_missing_code", "target_values"]
+__all__ = ["Sentinel", "far_from_others", "find_sentinels", "is_missing_code", "target_values", "without_missing"]
 
 # What people write for "no value" in a column of numbers; either sign.
 _CODES = np.array(
@@ -68,5 +68,9 @@ def find_sentinels(values: Float[np.ndarray, " row"]) -> tuple[Sentinel, ...]:
 
 def target_values(table: Table, target: str, missing: Sequence[float]) -> Float[np.ndarray, " row"]:
     """The target's column, NaN where it holds none or a value that means so."""
-    values = numbers(table.column(target), target)
+    return without_missing(numbers(table.column(target), target), missing)
+
+
+def without_missing(values: Float[np.ndarray, " row"], missing: Sequence[float]) -> Float[np.ndarray, " row"]:
+    """NaN in the place of values that mean there is none."""
     return np.where(np.isin(values, missing), np.nan, values) if len(missing) else values

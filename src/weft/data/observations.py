@@ -7,6 +7,7 @@ from jaxtyping import Float, Int
 
 from weft.arrays import AnyArray, ArrayLike, is_concrete, require_float64
 from weft.data.layout import Layout
+from weft.data.packed import Packed
 from weft.data.places import distinct_places
 
 
@@ -16,22 +17,44 @@ class Grouping:
     Compared by identity: it is made once and travels with its observations.
     """
 
-    def __init__(self, times: np.ndarray, places: np.ndarray, present: np.ndarray):
-        distinct_times, time_of_row = np.unique(times, return_inverse=True)
+    def __init__(self, times: np.ndarray | Packed, places: np.ndarray | Packed, present: np.ndarray):
+        distinct_times, time_of_row = _distinct_times(times)
         kept = np.flatnonzero(present)
         # Stable, so that rows of one time keep their order and a sum over them its rounding.
         kept = kept[np.argsort(time_of_row[kept], kind="stable")]
-        self.places, place_of_kept = distinct_places(places[kept])
-        counts = np.bincount(time_of_row[kept], minlength=len(distinct_times))
+        self.places, place_of_kept = _distinct_places(places, kept)
+        time_of_kept = time_of_row[kept]
+        counts = np.bincount(time_of_kept, minlength=len(distinct_times))
 
-        self.num_given = len(times)
+        self.num_given = len(present)
         self.row = kept
         self.times = distinct_times
-        self.time_of_row = time_of_row[kept]
+        self.time_of_row = time_of_kept
         self.place_of_row = place_of_kept
         self.layout = Layout(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]))
         for array in (self.row, self.times, self.places, self.time_of_row, self.place_of_row):
             array.setflags(write=False)
+
+
+def _distinct_times(times: np.ndarray | Packed) -> tuple[np.ndarray, np.ndarray]:
+    """Sorted, and which of them each row has."""
+    if not isinstance(times, Packed):
+        return np.unique(times, return_inverse=True)
+    # Times that were written differently may be the same.
+    distinct, which = np.unique(times.each, return_inverse=True)
+    return distinct, which[times.number]
+
+
+def _distinct_places(places: np.ndarray | Packed, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Those of the rows kept, and which of them each has."""
+    if not isinstance(places, Packed):
+        return distinct_places(places[kept])
+    number = places.number[kept]
+    seen = np.flatnonzero(np.bincount(number, minlength=len(places.each)))
+    distinct, which = distinct_places(places.each[seen])
+    place = np.empty(len(places.each), dtype=np.int64)
+    place[seen] = which
+    return distinct, place[number]
 
 
 # What a row may bring besides its value, and what it has where it brings nothing.
@@ -48,7 +71,7 @@ class Observations(eqx.Module):
     `noise_variance` (one number or one per row) is known measurement noise, added to the likelihood's own variance.
     `exposure` and `trials` are per row too, for likelihoods of counts, and so are `lower` and `upper`, limits beyond which
     a value says only that it lies there (`Tobit`); NaN and infinite ones are none. Rows present are held sorted by time; `row` says
-    where each stood in what was given.
+    where each stood in what was given. Times and places that many rows share may be given `Packed`.
     """
 
     grouping: Grouping = eqx.field(static=True)
@@ -61,8 +84,8 @@ class Observations(eqx.Module):
 
     def __init__(
         self,
-        times: ArrayLike,
-        places: ArrayLike,
+        times: ArrayLike | Packed,
+        places: ArrayLike | Packed,
         values: ArrayLike,
         noise_variance: ArrayLike | None = None,
         *,
@@ -72,17 +95,18 @@ class Observations(eqx.Module):
         upper: ArrayLike | None = None,
     ):
         require_float64()
-        times = as_numbers(times, "times", 1)
-        places = as_numbers(places, "places", 2)
+        distinct_times, times = _numbers_of(times, "times", 1)
+        distinct_places, places = _numbers_of(places, "places", 2)
         values = as_numbers(values, "values", 1)
-        if not len(times) == len(places) == len(values):
+        num_times, num_places = (_num_rows(each) for each in (times, places))
+        if not num_times == num_places == len(values):
             raise ValueError(
-                f"times, places and values must have one entry a row; they have {len(times)}, {len(places)} and "
+                f"times, places and values must have one entry a row; they have {num_times}, {num_places} and "
                 f"{len(values)} rows"
             )
-        if places.shape[1] == 0:
+        if distinct_places.shape[1] == 0:
             raise ValueError("places has no column; give one column per coordinate")
-        for name, array in (("times", times), ("places", places)):
+        for name, array in (("times", distinct_times), ("places", distinct_places)):
             refuse_rows(~np.isfinite(array).all(axis=tuple(range(1, array.ndim))), f"{name} must be finite", array)
         refuse_rows(np.isinf(values), "values must be finite, or NaN where missing", values)
         present = ~np.isnan(values)
@@ -143,12 +167,27 @@ def take_rows(data: Observations, rows: Int[np.ndarray, " some"]) -> Observation
     def of(numbers: AnyArray | None) -> np.ndarray | None:
         return None if numbers is None else np.asarray(numbers)[rows]
 
+    # Not `row_times[rows]`: of a table of 10^8 rows that would first make the times of all.
+    grouping = data.grouping
     return Observations(
-        data.row_times[rows],
-        data.row_places[rows],
+        grouping.times[grouping.time_of_row[rows]],
+        grouping.places[grouping.place_of_row[rows]],
         np.asarray(data.values)[rows],
         **{name: of(getattr(data, name)) for name in ROW_EXTRAS},
     )
+
+
+def _numbers_of(given: ArrayLike | Packed, name: str, ndim: int) -> tuple[np.ndarray, np.ndarray | Packed]:
+    """What rows have, each that differs once if it was packed; and that for all rows, as it was given."""
+    if not isinstance(given, Packed):
+        array = as_numbers(given, name, ndim)
+        return array, array
+    each = as_numbers(given.each, name, ndim)
+    return each, Packed(each, given.number)
+
+
+def _num_rows(given: np.ndarray | Packed) -> int:
+    return len(given.number if isinstance(given, Packed) else given)
 
 
 def as_numbers(array: ArrayLike, name: str, ndim: int) -> np.ndarray:

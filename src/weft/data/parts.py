@@ -11,6 +11,8 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from weft.data.tables import time_columns
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -67,19 +69,25 @@ def read_part(part: Part, columns: Sequence[str] | None = None) -> "pd.DataFrame
     try:
         with pq.ParquetFile(part.path) as file:
             inside = file.schema_arrow.names
-            own = [name for name in inside if columns is None or name in columns]
+            wanted = None if columns is None else _wanted(columns, [*inside, *dict(part.keys)])
+            own = [name for name in inside if wanted is None or name in wanted]
             frame = file.read(columns=own).to_pandas()
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"{part.path!r} is not a parquet file, or it is damaged; write it again") from error
-    named = {name: value for name, value in part.keys if name not in inside and (columns is None or name in columns)}
+    named = {name: value for name, value in part.keys if name not in inside and (wanted is None or name in wanted)}
     missing = [
         name
-        for name in columns or ()
+        for name in wanted or ()
         if name not in frame.columns and name not in named and name not in frame.index.names
     ]
     if missing:
         raise KeyError(f"{part.path!r} has no column {missing[0]!r}; it has {[*inside, *dict(part.keys)]}")
     return frame.assign(**{name: _number(value) for name, value in named.items()})
+
+
+def _wanted(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    """The columns of these names, a time in several among them."""
+    return [each for name in columns for each in time_columns(names, name)]
 
 
 def _number(text: str) -> str | int | float:

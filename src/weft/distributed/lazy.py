@@ -19,7 +19,7 @@ from weft.distributed.tasks import run_task
 if TYPE_CHECKING:
     import xarray as xr
 
-__all__ = ["answer_lazily", "answers_of_parts", "as_dataset", "in_one_piece", "is_on_dask", "is_xarray"]
+__all__ = ["answer_lazily", "answers_of_parts", "as_dataset", "chunks_of", "in_one_piece", "is_on_dask", "is_xarray"]
 
 
 def is_on_dask(table: Any) -> bool:
@@ -53,7 +53,7 @@ def answers_of_parts(asked: Any, verb: str, table: Any, **options: Any) -> list[
     from dask.delayed import delayed
 
     model, answer = _in_graph(asked), delayed(_answer, pure=False)
-    parts = _chunks_of(as_dataset(table)) if is_xarray(table) else table.to_delayed()
+    parts = chunks_of(as_dataset(table)) if is_xarray(table) else table.to_delayed()
     return list(compute(*(answer(part, model, verb, options) for part in parts)))
 
 
@@ -126,7 +126,7 @@ def as_dataset(given: "xr.Dataset | xr.DataArray") -> "xr.Dataset":
     return given.to_dataset(name=given.name or "value") if isinstance(given, xr.DataArray) else given
 
 
-def _chunks_of(dataset: "xr.Dataset") -> Iterator["xr.Dataset"]:
+def chunks_of(dataset: "xr.Dataset") -> Iterator["xr.Dataset"]:
     """The parts of a grid along those dimensions that are in chunks."""
     ends = {dim: np.cumsum(sizes) for dim, sizes in dataset.chunks.items()}
     slices = [

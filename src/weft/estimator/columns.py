@@ -6,17 +6,26 @@ from collections.abc import Iterable, Mapping
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from weft.data.categories import Labels, is_category, is_kinds, labels_of
-from weft.data.clock import Times, times_of
-from weft.data.missing import target_values
+from weft.data.clock import Binning, Clock, Times, times_of
+from weft.data.missing import target_values, without_missing
 from weft.data.observations import ROW_EXTRAS
+from weft.data.packed import Packed, PackedTable
 from weft.data.scaling import Column
 from weft.data.tables import Table, as_table, numbers
 from weft.phases import timing
 
-__all__ = ["Measurements", "Roles", "make_roles", "read_measurements", "roles_among"]
+__all__ = [
+    "Measurements",
+    "PackedMeasurements",
+    "Roles",
+    "make_roles",
+    "read_measurements",
+    "read_to_learn",
+    "roles_among",
+]
 
 # What a covariate's slope may be: one, or one that varies in space.
 LINEAR, LOCAL = "linear", "local"
@@ -59,6 +68,16 @@ class Roles:
         """All that a table to learn from has; that of areas may be missing from others, whose rows are all at places."""
         area = () if self.area is None else (self.area,)
         return (*self.coordinates, *area, self.target, *self.extras.values())
+
+    @property
+    def numeric(self) -> tuple[str, ...]:
+        """The columns that are numbers in every row of a table to learn from."""
+        return (self.target, *self.extras.values())
+
+    @property
+    def of_places(self) -> tuple[str, ...]:
+        """The columns that tell places apart."""
+        return tuple(dict.fromkeys((*self.where, *self.covariates)))
 
     def table(self, data: Any, *, with_target: bool) -> Table:
         """`data` as a table with the columns needed; those of extras must be there where the target must."""
@@ -190,6 +209,29 @@ class Measurements:
         levels, counts = np.unique(labels[rows], return_counts=True)
         return str(levels[np.argmax(counts)])
 
+    @property
+    def covariates_of_rows(self) -> dict[str, Float[np.ndarray, " row"]]:
+        return self.covariates
+
+    def by_time(self, numbers: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+        """What was made of `time`, for all rows."""
+        return numbers
+
+    def by_place(self, numbers: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "row dim"]:
+        """What was made of the columns that tell places apart, for all rows."""
+        return numbers
+
+    def times_of(self, rows: Bool[np.ndarray, " row"]) -> np.ndarray:
+        """Which entries of `time` these rows have."""
+        return rows
+
+    def places_of(self, rows: Bool[np.ndarray, " row"]) -> np.ndarray:
+        """Which entries of the columns that tell places apart these rows have."""
+        return rows
+
+    def binning(self, clock: Clock, name: str) -> Binning | None:
+        return clock.binning(self.time, name)
+
     def require_value(self, roles: Roles, purpose: str) -> None:
         """Raise unless a row has a value; `purpose` ends the sentence "there is nothing to ..."."""
         if self.num_missing == self.num_rows:
@@ -205,6 +247,87 @@ class Measurements:
             values=None if self.values is None else self.values[rows],
             extras={name: column[rows] for name, column in self.extras.items()},
         )
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class PackedMeasurements:
+    """The same of a `PackedTable`, to learn from: `time` has each time once, and columns that tell places apart have each place once."""
+
+    time: Times
+    space: dict[str, Float[np.ndarray, " place"] | Labels]
+    covariates: dict[str, Float[np.ndarray, " place"]]
+    categories: dict[str, Labels]
+    values: Float[np.ndarray, " row"]
+    extras: dict[str, Float[np.ndarray, " row"]]
+    time_of_row: Int[np.ndarray, " row"]
+    place_of_row: Int[np.ndarray, " row"]
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.values)
+
+    @property
+    def num_missing(self) -> int:
+        """Rows without a value."""
+        return int(np.isnan(self.values).sum())
+
+    @property
+    def covariates_of_rows(self) -> dict[str, Float[np.ndarray, " row"]]:
+        return {name: column[self.place_of_row] for name, column in self.covariates.items()}
+
+    # As of `Measurements`.
+
+    def by_time(self, numbers: Float[np.ndarray, " time"]) -> Packed:
+        return Packed(numbers, self.time_of_row)
+
+    def by_place(self, numbers: Float[np.ndarray, "place dim"]) -> Packed:
+        return Packed(numbers, self.place_of_row)
+
+    def times_of(self, rows: Bool[np.ndarray, " row"]) -> np.ndarray:
+        return np.flatnonzero(np.bincount(self.time_of_row[rows]))
+
+    def places_of(self, rows: Bool[np.ndarray, " row"]) -> np.ndarray:
+        return np.flatnonzero(np.bincount(self.place_of_row[rows]))
+
+    def binning(self, clock: Clock, name: str) -> Binning | None:
+        return clock.binning(self.time, name, np.bincount(self.time_of_row))
+
+
+def read_to_learn(table: Table | PackedTable, named: Roles) -> tuple[Roles, Measurements | PackedMeasurements]:
+    """Columns to learn from, and their roles by what they hold."""
+    if isinstance(table, PackedTable):
+        roles = named.seen_in(as_table(table.places.each))
+        return roles, _read_packed(table, roles)
+    roles = named.seen_in(table)
+    return roles, read_measurements(table, roles, with_target=True)
+
+
+@timing("read")
+def _read_packed(table: PackedTable, roles: Roles) -> PackedMeasurements:
+    times, places = as_table(table.times.each), as_table(table.places.each)
+    values = table.numbers[roles.target]
+    space = {name: roles.read(places, name) for name in roles.where}
+    for name in roles.space if roles.area is None else ():
+        nowhere = places.column(name).isna().to_numpy() & (name not in roles.kinds)
+        if nowhere.any():
+            count = int(np.count_nonzero(nowhere[table.places.number]))
+            raise ValueError(
+                f"column {name!r} must hold a number in every row; {count} row{'s' if count > 1 else ''} of "
+                f"{table.num_rows} hold none: fill it in or leave the row out"
+            )
+    return PackedMeasurements(
+        time=times_of(times, roles.time),
+        space=space,
+        covariates={
+            name: numbers(places.column(name), name) for name in roles.covariates if name not in roles.categories
+        },
+        categories={name: labels_of(places.column(name)) for name in roles.categories},
+        values=without_missing(values, roles.missing),
+        extras={extra: table.numbers[column] for extra, column in roles.extras.items()},
+        time_of_row=table.times.number,
+        place_of_row=table.places.number,
+    )
 
 
 @timing("read")

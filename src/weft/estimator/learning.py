@@ -16,7 +16,7 @@ from weft.data.observations import Observations, take_rows
 from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
 from weft.estimator.building import Start, build_start, improve_start, with_pseudo_points
 from weft.estimator.calibration import tails_of_places
-from weft.estimator.columns import Measurements, Roles
+from weft.estimator.columns import Measurements, PackedMeasurements, Roles
 from weft.estimator.components import AUTO
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
@@ -79,7 +79,7 @@ def options_among(arguments: Mapping[str, Any]) -> Options:
     return options
 
 
-def translation_for(options: Options, roles: Roles, rows: Measurements) -> Translation:
+def translation_for(options: Options, roles: Roles, rows: Measurements | PackedMeasurements) -> Translation:
     likelihood = likelihood_from(options.likelihood)
     if options.transform is not None and not isinstance(options.transform, str):
         raise ValueError(f"transform must be one name, as there is one target; it is {options.transform!r}")
@@ -108,10 +108,10 @@ def translation_for(options: Options, roles: Roles, rows: Measurements) -> Trans
 
 
 @timing("learn")
-def learn(options: Options, roles: Roles, rows: Measurements, **fit_options: Any) -> Learned:
+def learn(options: Options, roles: Roles, rows: Measurements | PackedMeasurements, **fit_options: Any) -> Learned:
     """Everything from rows; `fit_options` go to `weft.fit`."""
     translation = translation_for(options, roles, rows)
-    binning = translation.clock.binning(rows.time, roles.time)
+    binning = rows.binning(translation.clock, roles.time)
     data = translation.observations(rows)
     habits = names_of_habits(options) if isinstance(likelihood_from(options.likelihood), Gaussian) else ()
     # Dates before anything is learned: rows a day late look like noise, and like a field that forgets overnight.

@@ -16,9 +16,11 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.observations import Observations
+from weft.data.packed import PackedTable
+from weft.data.tables import Table
 from weft.estimator.answers import answer_columns
 from weft.estimator.building import Start
-from weft.estimator.columns import EXTRAS, Measurements, read_measurements, roles_among
+from weft.estimator.columns import EXTRAS, Measurements, PackedMeasurements, read_to_learn, roles_among
 from weft.estimator.components import LOCAL, NAMED, SLOW, scales_of
 from weft.estimator.fitted import Fitted
 from weft.estimator.learning import (
@@ -102,21 +104,19 @@ def transforms_of(transform: Any, targets: Sequence[str]) -> dict[str, Any]:
     return dict(zip(targets, given, strict=True))
 
 
-def learn_several(options: Options, table: Any, **fit_options: Any) -> Together:
+def learn_several(options: Options, table: Table | PackedTable, **fit_options: Any) -> Together:
     """Each target alone, then all together with as many shared fields as the evidence asks for; `fit_options` go to `weft.fit`."""
     targets = targets_among(options.target)
     transforms = transforms_of(options.transform, targets)
     alone: dict[str, Learned] = {}
-    rows: dict[str, Measurements] = {}
+    rows: dict[str, Measurements | PackedMeasurements] = {}
     for target in targets:
         own = dataclasses.replace(options, target=target, transform=transforms[target])
-        roles = roles_among(vars(own))
-        seen = roles.table(table, with_target=True)
-        if kinds := roles.seen_in(seen).kinds:
+        roles, rows[target] = read_to_learn(table, roles_among(vars(own)))
+        if kinds := roles.kinds:
             raise ValueError(
                 f"several targets do not go with a column of space that holds kinds ({kinds[0]!r}) yet; leave it out, or fit one target"
             )
-        rows[target] = read_measurements(seen, roles, with_target=True)
         alone[target] = learn(own, roles, rows[target], **fit_options)
     if any(habit.name == "shift" for each in alone.values() for habit in each.fitted.posterior.habits()):
         logger.info("some places have dates of their own, and each target gets a model of its own")
@@ -213,7 +213,10 @@ def check_several(options: Options) -> None:
 
 
 def _more_likely(
-    options: Options, alone: dict[str, Learned], rows: Mapping[str, Measurements], fit_options: dict[str, Any]
+    options: Options,
+    alone: dict[str, Learned],
+    rows: Mapping[str, Measurements | PackedMeasurements],
+    fit_options: dict[str, Any],
 ) -> Together:
     """Of one model for all targets and one for each, what parts of the table find more likely."""
     translations = {target: _in_noise(learned, number) for number, (target, learned) in enumerate(alone.items())}

@@ -13,7 +13,7 @@ from weft.data.clock import Clock, learn_clock
 from weft.data.observations import ROW_EXTRAS, Observations
 from weft.data.scaling import Scaling, TargetScaling, centre_and_scale, learn_scaling, learn_target
 from weft.data.tables import distinct_rows
-from weft.estimator.columns import Measurements
+from weft.estimator.columns import Measurements, PackedMeasurements
 from weft.likelihoods import RowExtras
 
 __all__ = ["Translation", "learn_translation"]
@@ -52,13 +52,15 @@ class Translation:
     def num_columns(self) -> int:
         return self.num_numbers + len(self.categories) + (0 if self.output is None else 1)
 
-    def times(self, rows: Measurements) -> Float[np.ndarray, " row"]:
+    def times(self, rows: Measurements | PackedMeasurements) -> Float[np.ndarray, " time"]:
+        """Of every row, or where rows are packed every time."""
         return self.clock.numbers(rows.time, self.time_name)
 
-    def places(self, rows: Measurements) -> Float[np.ndarray, "row dim"]:
+    def places(self, rows: Measurements | PackedMeasurements) -> Float[np.ndarray, "place dim"]:
+        """Of every row, or where rows are packed every place."""
         levels = [category.numbers(rows.categories[category.name])[:, None] for category in self.categories]
         if self.output is not None:
-            levels.append(np.full((rows.num_rows, 1), float(self.output)))
+            levels.append(np.full((len(next(iter(rows.space.values()))), 1), float(self.output)))
         if not self.covariates.columns and not levels:
             return self.scaling.forward(rows.space)
         numbers = [self.covariates.forward(rows.covariates)] if self.covariates.columns else []
@@ -74,11 +76,11 @@ class Translation:
         first = self.num_numbers
         return {each.name: each.labels(places[:, first + k]) for k, each in enumerate(self.categories)}
 
-    def values(self, rows: Measurements) -> Float[np.ndarray, " row"]:
+    def values(self, rows: Measurements | PackedMeasurements) -> Float[np.ndarray, " row"]:
         assert rows.values is not None
         return self.target.forward(rows.values, self.target_name)
 
-    def extras(self, rows: Measurements) -> dict[str, Float[np.ndarray, " row"]]:
+    def extras(self, rows: Measurements | PackedMeasurements) -> dict[str, Float[np.ndarray, " row"]]:
         """Extras as a model takes them: noise variances are of the transformed target, so they are scaled with it.
 
         Limits are values of the target.
@@ -96,8 +98,9 @@ class Translation:
             extras[name] = np.where(np.isnan(extras[name]), ROW_EXTRAS[name], extras[name])
         return RowExtras(**extras)
 
-    def observations(self, rows: Measurements) -> Observations:
-        return Observations(self.times(rows), self.places(rows), self.values(rows), **self.extras(rows))
+    def observations(self, rows: Measurements | PackedMeasurements) -> Observations:
+        times, places = rows.by_time(self.times(rows)), rows.by_place(self.places(rows))
+        return Observations(times, places, self.values(rows), **self.extras(rows))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -129,7 +132,7 @@ class Translation:
 
 
 def learn_translation(
-    rows: Measurements,
+    rows: Measurements | PackedMeasurements,
     *,
     time_name: str,
     target_name: str,
@@ -151,19 +154,19 @@ def learn_translation(
         raise ValueError(f"only one row has a value of {target_name!r}; a model needs more than one")
     clock = learn_clock(rows.time, time_name, time_step=time_step, text_format=time_format)
     scaling = _learn_scaling(rows, area, members)
-    times = clock.numbers(rows.time, time_name)[present]
-    one_place = len(distinct_rows([column[present] for column in rows.space.values()])[0]) == 1
+    times, somewhere = clock.numbers(rows.time, time_name)[rows.times_of(present)], rows.places_of(present)
+    one_place = len(distinct_rows([column[somewhere] for column in rows.space.values()])[0]) == 1
     if one_place and np.all(times == times[0]):
         raise ValueError(
             f"all rows with a value are at one time ({clock.restore(times[:1]).iloc[0]}) and one place, so nothing can be "
             "learned about either; give rows at two times or places or more"
         )
-    categories = tuple(learn_category(labels[present], name) for name, labels in rows.categories.items())
-    covariates = _learn_covariates(rows.covariates)
+    categories = tuple(learn_category(labels[somewhere], name) for name, labels in rows.categories.items())
+    covariates = _learn_covariates(rows.covariates_of_rows)
     return Translation(clock, scaling, covariates, target, time_name, target_name, categories, local)
 
 
-def _learn_scaling(rows: Measurements, area: str | None, members: Members | None) -> Scaling:
+def _learn_scaling(rows: Measurements | PackedMeasurements, area: str | None, members: Members | None) -> Scaling:
     """The scaling of the columns of space; where rows may be means over areas, of those at places and the areas' points."""
     if area is None or members is None:
         return learn_scaling(rows.space)
