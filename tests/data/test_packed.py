@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Packed tables: every row as it was, whatever the parts are like."""
+"""Repeated tables: every row as it was, whatever the parts are like."""
 
 import numpy as np
 import pandas as pd
@@ -8,7 +8,7 @@ from numpy.testing import assert_array_equal
 
 import weft
 from weft.data.observations import ROW_EXTRAS, take_rows
-from weft.data.packed import Packed, join_packed, pack
+from weft.data.packed import Repeated, join_packed, pack
 
 
 def rows() -> pd.DataFrame:
@@ -26,7 +26,7 @@ def rows() -> pd.DataFrame:
     )
 
 
-def unpacked(packed: Packed) -> pd.DataFrame:
+def unpacked(packed: Repeated) -> pd.DataFrame:
     return packed.each.iloc[packed.number].reset_index(drop=True)
 
 
@@ -68,7 +68,7 @@ def test_observations_of_packed_rows_are_those_of_rows():
     values = np.where(place == 1, np.nan, rng.normal(size=30))
     noise = rng.uniform(1, 2, 30)
     expected = weft.Observations(times[time], places[place], values, noise)
-    found = weft.Observations(Packed(times, time), Packed(places, place), values, noise)
+    found = weft.Observations(Repeated(times, time), Repeated(places, place), values, noise)
     for name in ("times", "places", "row", "row_times", "row_places", "values", "noise_variance"):
         assert_array_equal(getattr(found, name), getattr(expected, name), err_msg=name)
     assert_array_equal(found.grouping.layout.offsets, expected.grouping.layout.offsets)
@@ -78,4 +78,4 @@ def test_observations_of_packed_rows_are_those_of_rows():
         whole, part = getattr(expected, name), getattr(take_rows(found, some), name)
         assert part is None if whole is None else (part == whole[some]).all()
     with pytest.raises(ValueError, match="they have 29, 30 and 30 rows"):
-        weft.Observations(Packed(times, time[1:]), Packed(places, place), values)
+        weft.Observations(Repeated(times, time[1:]), Repeated(places, place), values)

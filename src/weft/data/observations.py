@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from weft.arrays import AnyArray, ArrayLike, is_concrete, require_float64
 from weft.data.layout import Layout
-from weft.data.packed import Packed
+from weft.data.packed import Repeated
 from weft.data.places import distinct_places
 
 
@@ -17,7 +17,7 @@ class Grouping:
     Compared by identity: it is made once and travels with its observations.
     """
 
-    def __init__(self, times: np.ndarray | Packed, places: np.ndarray | Packed, present: np.ndarray):
+    def __init__(self, times: np.ndarray | Repeated, places: np.ndarray | Repeated, present: np.ndarray):
         distinct_times, time_of_row = _distinct_times(times)
         kept = np.flatnonzero(present)
         # Stable, so that rows of one time keep their order and a sum over them its rounding.
@@ -36,18 +36,18 @@ class Grouping:
             array.setflags(write=False)
 
 
-def _distinct_times(times: np.ndarray | Packed) -> tuple[np.ndarray, np.ndarray]:
+def _distinct_times(times: np.ndarray | Repeated) -> tuple[np.ndarray, np.ndarray]:
     """Sorted, and which of them each row has."""
-    if not isinstance(times, Packed):
+    if not isinstance(times, Repeated):
         return np.unique(times, return_inverse=True)
     # Times that were written differently may be the same.
     distinct, which = np.unique(times.each, return_inverse=True)
     return distinct, which[times.number]
 
 
-def _distinct_places(places: np.ndarray | Packed, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _distinct_places(places: np.ndarray | Repeated, kept: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Those of the rows kept, and which of them each has."""
-    if not isinstance(places, Packed):
+    if not isinstance(places, Repeated):
         return distinct_places(places[kept])
     number = places.number[kept]
     seen = np.flatnonzero(np.bincount(number, minlength=len(places.each)))
@@ -71,7 +71,7 @@ class Observations(eqx.Module):
     `noise_variance` (one number or one per row) is known measurement noise, added to the likelihood's own variance.
     `exposure` and `trials` are per row too, for likelihoods of counts, and so are `lower` and `upper`, limits beyond which
     a value says only that it lies there (`Tobit`); NaN and infinite ones are none. Rows present are held sorted by time; `row` says
-    where each stood in what was given. Times and places that many rows share may be given `Packed`.
+    where each stood in what was given. Times and places that many rows share may be given `Repeated`.
     """
 
     grouping: Grouping = eqx.field(static=True)
@@ -84,8 +84,8 @@ class Observations(eqx.Module):
 
     def __init__(
         self,
-        times: ArrayLike | Packed,
-        places: ArrayLike | Packed,
+        times: ArrayLike | Repeated,
+        places: ArrayLike | Repeated,
         values: ArrayLike,
         noise_variance: ArrayLike | None = None,
         *,
@@ -177,17 +177,17 @@ def take_rows(data: Observations, rows: Int[np.ndarray, " some"]) -> Observation
     )
 
 
-def _numbers_of(given: ArrayLike | Packed, name: str, ndim: int) -> tuple[np.ndarray, np.ndarray | Packed]:
+def _numbers_of(given: ArrayLike | Repeated, name: str, ndim: int) -> tuple[np.ndarray, np.ndarray | Repeated]:
     """What rows have, each that differs once if it was packed; and that for all rows, as it was given."""
-    if not isinstance(given, Packed):
+    if not isinstance(given, Repeated):
         array = as_numbers(given, name, ndim)
         return array, array
     each = as_numbers(given.each, name, ndim)
-    return each, Packed(each, given.number)
+    return each, Repeated(each, given.number)
 
 
-def _num_rows(given: np.ndarray | Packed) -> int:
-    return len(given.number if isinstance(given, Packed) else given)
+def _num_rows(given: np.ndarray | Repeated) -> int:
+    return len(given.number if isinstance(given, Repeated) else given)
 
 
 def as_numbers(array: ArrayLike, name: str, ndim: int) -> np.ndarray:

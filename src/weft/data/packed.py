@@ -19,12 +19,12 @@ from weft.data.tables import as_table, distinct_rows, numbers, time_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Packed", "PackedTable", "join_packed", "pack"]
+__all__ = ["PackedTable", "Repeated", "join_packed", "pack"]
 
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Packed:
+class Repeated:
     """What rows have, once for each that differs: row i has `each[number[i]]`."""
 
     each: Any  # an array, or a frame
@@ -36,8 +36,8 @@ class Packed:
 class PackedTable:
     """Columns of times and of places as they were read, and columns of numbers row by row."""
 
-    times: Packed
-    places: Packed
+    times: Repeated
+    places: Repeated
     numbers: dict[str, Float[np.ndarray, " row"]]
 
     @property
@@ -58,12 +58,14 @@ def pack(part: Any, time: str, places: Sequence[str], numeric: Sequence[str]) ->
     )
 
 
-def _pack(columns: "dict[str, pd.Series]") -> Packed:
+def _pack(columns: "dict[str, pd.Series]") -> Repeated:
     import pandas as pd
 
     codes = [pd.factorize(column, use_na_sentinel=False)[0] for column in columns.values()]
     first, number = distinct_rows(codes)
-    return Packed(pd.DataFrame({name: column.iloc[first] for name, column in columns.items()}), number.astype(np.int32))
+    return Repeated(
+        pd.DataFrame({name: column.iloc[first] for name, column in columns.items()}), number.astype(np.int32)
+    )
 
 
 def join_packed(parts: Iterable[PackedTable]) -> PackedTable:
@@ -77,11 +79,11 @@ def join_packed(parts: Iterable[PackedTable]) -> PackedTable:
     )
 
 
-def _join(parts: Sequence[Packed]) -> Packed:
+def _join(parts: Sequence[Repeated]) -> Repeated:
     each = joined_parts([part.each.reset_index(drop=True) for part in parts])
     whole = _pack(dict(each.items()))
     ends = np.cumsum([len(part.each) for part in parts])[:-1]
     numbers_of_parts = np.split(whole.number, ends)
-    return Packed(
+    return Repeated(
         whole.each, np.concatenate([own[part.number] for own, part in zip(numbers_of_parts, parts, strict=True)])
     )

@@ -12,7 +12,7 @@ from weft.data.categories import Labels, is_category, is_kinds, labels_of
 from weft.data.clock import Binning, Clock, Times, times_of
 from weft.data.missing import target_values, without_missing
 from weft.data.observations import ROW_EXTRAS
-from weft.data.packed import Packed, PackedTable
+from weft.data.packed import PackedTable, Repeated
 from weft.data.scaling import Column
 from weft.data.tables import Table, as_table, numbers
 from weft.phases import timing
@@ -278,11 +278,11 @@ class PackedMeasurements:
 
     # As of `Measurements`.
 
-    def by_time(self, numbers: Float[np.ndarray, " time"]) -> Packed:
-        return Packed(numbers, self.time_of_row)
+    def by_time(self, numbers: Float[np.ndarray, " time"]) -> Repeated:
+        return Repeated(numbers, self.time_of_row)
 
-    def by_place(self, numbers: Float[np.ndarray, "place dim"]) -> Packed:
-        return Packed(numbers, self.place_of_row)
+    def by_place(self, numbers: Float[np.ndarray, "place dim"]) -> Repeated:
+        return Repeated(numbers, self.place_of_row)
 
     def times_of(self, rows: Bool[np.ndarray, " row"]) -> np.ndarray:
         return np.flatnonzero(np.bincount(self.time_of_row[rows]))
