@@ -54,6 +54,7 @@ from weft.estimator.validation import cross_validate
 from weft.estimator.virtual_station import rows_at
 from weft.estimator.wide import regions_table
 from weft.inference.prediction import check_of
+from weft.inference.watching import tasks_shown
 from weft.likelihoods import RowExtras
 from weft.notebook import facts_html
 from weft.options import HeldOutBy, Of, Options
@@ -183,7 +184,7 @@ class SpaceTimeGP(Options):
                 raise ValueError("a fit of several targets cannot be resumed; start it again without resume")
             return self._fit_several(options, table, client, callback)
         named = self._roles()
-        with tasks_on(client):
+        with tasks_on(client), tasks_shown(self.progress):
             learned = learn(
                 options,
                 *read_to_learn(self._to_learn(table, (named,)), named),
@@ -503,17 +504,18 @@ class SpaceTimeGP(Options):
         seen = self._roles().table(table, with_target=True)
         roles = self._roles().seen_in(seen) if fitted is None else fitted.roles
         rows = read_measurements(seen, roles, with_target=True)
-        return cross_validate(
-            options_among(self.get_params()),
-            roles,
-            rows,
-            fitted,
-            by=by,
-            num_folds=folds,
-            output=output,
-            seed=self.seed if seed is None else seed,
-            horizon=horizon,
-        )
+        with tasks_shown(self.progress):
+            return cross_validate(
+                options_among(self.get_params()),
+                roles,
+                rows,
+                fitted,
+                by=by,
+                num_folds=folds,
+                output=output,
+                seed=self.seed if seed is None else seed,
+                horizon=horizon,
+            )
 
     @in_float64
     def effects(self) -> "pd.DataFrame":
@@ -691,7 +693,7 @@ class SpaceTimeGP(Options):
         targets = targets_among(self.target)
         check_several(options)
         transforms = transforms_of(self.transform, targets)
-        with tasks_on(client):
+        with tasks_on(client), tasks_shown(self.progress):
             seen = self._to_learn(table, [self._roles(target) for target in targets])
             together = learn_several(options, seen, progress=self.progress, callback=callback)
         self.rank_ = together.rank

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Repeated tables: every row as it was, whatever the parts are like."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -40,6 +42,20 @@ def test_parts_packed_and_joined_are_the_rows_one_after_another():
     assert len(found.times.each) == table["day"].nunique()
     assert_array_equal(found.numbers["value"], table["value"])
     assert found.times.number.itemsize + found.places.number.itemsize == 8
+
+
+@pytest.mark.parametrize("times", [np.array([1.0, 1.0, 2.5, 4.0]), np.array([4.0, 1.0, 2.5, 1.0])])
+def test_observations_that_travel_are_small_and_the_same(times):
+    places = np.array([[1.0, 2.0], [0.5, 7.0], [1.0, 2.0], [3.0, 7.0]])
+    data = weft.Observations(times, places, np.array([0.3, -1.0, np.nan, 2.0]))
+    found = pickle.loads(pickle.dumps(data))
+    for name in ("times", "places", "row", "row_times", "row_places", "values"):
+        assert_array_equal(getattr(found, name), getattr(data, name), err_msg=name)
+        assert getattr(found, name).dtype == getattr(data, name).dtype
+    assert not found.row.flags.writeable
+    assert found.num_missing == 1
+    many = weft.Observations(np.repeat(np.arange(500.0), 4), np.tile(places, (500, 1)), np.ones(2000))
+    assert len(pickle.dumps(many)) < 2000 * (8 + 1) + 500 * 16 + 2000
 
 
 def test_times_in_several_columns_are_packed_together():

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Workers that die in the middle of a task, once."""
+"""Tasks that go wrong: workers that die in the middle of one, errors, and some that take long."""
 
 import functools
 import os
 import pathlib
 import signal
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,3 +54,10 @@ def root(number: float) -> float:
 
 def over(number: float) -> float:
     return 1 / number
+
+
+def slow(folder: pathlib.Path, number: int) -> int:
+    """Leaves a file where it was begun."""
+    (folder / str(number)).touch()
+    time.sleep(0.4)
+    return number

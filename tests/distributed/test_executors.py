@@ -1,17 +1,25 @@
 # SPDX-License-Identifier: MIT
 """Tasks elsewhere: answers in order, errors as sentences, lost workers."""
 
+import functools
+import logging
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.distributed.deadly import Deadly, die, over, root
+from tests.distributed.deadly import Deadly, die, over, root, slow
 from weft.distributed import Processes, TaskError, executor_for
-from weft.inference.executor import Executor
+from weft.inference.executor import Executor, Threads
+from weft.inference.watching import tasks_shown
 
 CASES = ["processes", "dask"]
+NAMES = ["region 0", "region 1", "region 2"]
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +56,54 @@ def test_a_worker_that_dies_costs_its_task_only(executor, tmp_path):
     deadly = Deadly(executor, tmp_path / "died", "region 1")
     assert deadly.map(root, [4.0, 9.0, 16.0], names=[f"region {number}" for number in range(3)]) == [2.0, 3.0, 4.0]
     assert (tmp_path / "died").exists()
+
+
+def test_how_far_tasks_are_is_said_where_they_take_long(executor, caplog, monkeypatch):
+    with caplog.at_level(logging.INFO, "weft"), tasks_shown("log"):
+        for each in (executor, Threads(1)):
+            each.map(root, [4.0, 9.0, 16.0], names=NAMES)
+        assert caplog.messages == []
+        monkeypatch.setattr("weft.inference.watching.SECONDS_BEFORE", 0.0)
+        for each in (executor, Threads(1)):
+            caplog.clear()
+            each.map(root, [4.0, 9.0, 16.0], names=NAMES)
+            assert [said.rpartition(" about ")[0] for said in caplog.messages] == [
+                "1 of 3 tasks done, the last region 0",
+                "2 of 3 tasks done, the last region 1",
+            ]
+            assert all(said.endswith(" s left") for said in caplog.messages)
+        caplog.clear()
+        with tasks_shown(None):
+            executor.map(root, [4.0, 9.0, 16.0])
+    assert caplog.messages == []
+
+
+def test_tasks_within_tasks_are_not_shown(caplog, monkeypatch):
+    monkeypatch.setattr("weft.inference.watching.SECONDS_BEFORE", 0.0)
+    with caplog.at_level(logging.INFO, "weft"), tasks_shown("log"):
+        Threads(1).map(lambda number: Threads(1).map(root, [number, 4.0]), [9.0, 16.0], names=["fold 0", "fold 1"])
+    assert [said.rpartition(" about ")[0] for said in caplog.messages] == ["1 of 2 tasks done, the last fold 0"]
+
+
+def test_an_interrupt_leaves_nothing_running(executor, tmp_path):
+    """What has begun comes to its end; of the rest nothing is done, and the workers are there for others."""
+    executor.map(root, [1.0])
+
+    def interrupt() -> None:
+        while not any(tmp_path.iterdir()):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        executor.map(functools.partial(slow, tmp_path), range(30))
+    assert executor.map(root, [25.0, 36.0]) == [5.0, 6.0]
+    # Some workers had a task each, or were about to begin with it.
+    time.sleep(1.0)
+    begun = len(list(tmp_path.iterdir()))
+    assert 0 < begun < 20
+    time.sleep(0.5)
+    assert len(list(tmp_path.iterdir())) == begun
 
 
 def test_a_task_that_kills_every_worker_is_given_up(processes):

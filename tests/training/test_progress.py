@@ -10,7 +10,8 @@ import types
 import pytest
 from numpy.testing import assert_allclose
 
-from weft.training.progress import Iteration, duration, progress_report, seconds_left
+from weft.changing_line import duration
+from weft.training.progress import Iteration, progress_report, seconds_left
 
 
 def steps(count, rate=0.5, pace=2.0):
@@ -40,7 +41,7 @@ def test_silent_where_there_is_no_terminal(capfd):
 
 
 def test_a_line_now_and_then_where_there_is_no_terminal(caplog, monkeypatch):
-    monkeypatch.setattr("weft.training.progress.SECONDS_BETWEEN_LINES", 0.01)
+    monkeypatch.setattr("weft.changing_line.SECONDS_BETWEEN_LINES", 0.01)
 
     def lines_after(number: int) -> list[str]:
         while len(caplog.records) < number:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Rows of measurements, sorted and grouped by time: the one place where that is done."""
 
+from typing import Any
+
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
@@ -32,8 +34,32 @@ class Grouping:
         self.time_of_row = time_of_kept
         self.place_of_row = place_of_kept
         self.layout = Layout(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]))
+        self._protect()
+
+    def _protect(self) -> None:
         for array in (self.row, self.times, self.places, self.time_of_row, self.place_of_row):
             array.setflags(write=False)
+
+    # Rows travel to workers, and a scheduler keeps what travels: two bytes a row where places are few, not 24.
+
+    def __getstate__(self) -> dict[str, Any]:
+        in_order = np.array_equal(self.row, np.arange(len(self.row)))
+        return {
+            "num_given": self.num_given,
+            "times": self.times,
+            "places": self.places,
+            "layout": self.layout,
+            "row": None if in_order else self.row.astype(np.min_scalar_type(self.num_given)),
+            "place_of_row": self.place_of_row.astype(np.min_scalar_type(len(self.places))),
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        num_rows = len(state["place_of_row"])
+        self.row = np.arange(num_rows) if state["row"] is None else state["row"].astype(np.int64)
+        self.place_of_row = state["place_of_row"].astype(np.int64)
+        self.time_of_row = np.repeat(np.arange(len(self.times)), self.layout.counts)
+        self._protect()
 
 
 def _distinct_times(times: np.ndarray | Repeated) -> tuple[np.ndarray, np.ndarray]:

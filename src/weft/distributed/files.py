@@ -13,6 +13,7 @@ from weft.data.files import file_kind, read_table
 from weft.data.parts import is_of_parts, parts_of, read_part
 from weft.distributed.clients import num_workers
 from weft.distributed.lazy import is_xarray
+from weft.inference.watching import watched
 
 __all__ = ["computed_in_order", "open_lazily"]
 
@@ -45,14 +46,16 @@ def _open_zarr(path: pathlib.Path) -> Any:
 
 def computed_in_order(answer: Any, client: Any) -> Iterator[Any]:
     """The pieces of a lazy table one after another, a few of them computed ahead: rows of a frame, slices of a grid."""
-    pieces = iter(_pieces(answer))
+    whole = list(_pieces(answer))
+    pieces = iter(whole)
     ahead = 2 * max(1, num_workers(client))
     running = [client.compute(piece) for piece in itertools.islice(pieces, ahead)]
     try:
-        while running:
-            done = running.pop(0)
-            yield done.result()
-            running.extend(client.compute(piece) for piece in itertools.islice(pieces, 1))
+        with watched(len(whole)) as done:
+            for number in range(len(whole)):
+                yield running.pop(0).result()
+                done(f"piece {number}")
+                running.extend(client.compute(piece) for piece in itertools.islice(pieces, 1))
     finally:
         client.cancel(running)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from weft.distributed.tasks import run_task
+from weft.distributed.worker_memory import keep_within_limit
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -58,7 +59,9 @@ def answers_of_parts(asked: Any, verb: str, table: Any, **options: Any) -> list[
 
 
 def _answer(partition: Any, asked: Any, verb: str, options: Mapping[str, Any]) -> Any:
-    return run_task(operator.methodcaller(verb, partition, **options), asked)
+    answer = run_task(operator.methodcaller(verb, partition, **options), asked)
+    keep_within_limit()
+    return answer
 
 
 def _in_graph(asked: Any) -> Any:

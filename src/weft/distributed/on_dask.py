@@ -4,8 +4,10 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
-from weft.distributed.tasks import PASSED_ON, TaskError, accepted, failed, names_for, run_metered
-from weft.inference.executor import Executor
+from weft.distributed.tasks import PASSED_ON, Done, TaskError, accepted, failed, run_metered
+from weft.distributed.worker_memory import keep_within_limit
+from weft.inference.executor import Executor, names_for
+from weft.inference.watching import watched
 
 if TYPE_CHECKING:
     import distributed
@@ -34,34 +36,48 @@ class OnDask(Executor):
         names: Sequence[str] | None = None,
         again: bool = False,
     ) -> list[Answer]:
-        from distributed import KilledWorker
-
         tasks = list(zip(*columns, strict=True))
         names = names_for(names, len(tasks))
-        futures = [self._submit(run_metered, function, *task) for task in tasks]
+        futures = [self._submit(_run, function, *task) for task in tasks]
         try:
             answers = []
-            for future, name in zip(futures, names, strict=True):
-                try:
-                    answers.append(accepted(future.result()))
-                except KilledWorker as error:
-                    # Dask runs a task of a lost worker again, and gives up after `allowed-failures` of them.
-                    raise TaskError(
-                        f"{name} lost its worker {error.allowed_failures + 1} times; perhaps memory ran out: give workers "
-                        "more of it, or have fewer on a machine"
-                    ) from error
-                except PASSED_ON:
-                    raise
-                except Exception as error:
-                    raise failed(name, error) from error
+            with watched(len(tasks)) as done:
+                for future, name in zip(futures, names, strict=True):
+                    answers.append(self._answer(future, name))
+                    done(name)
             return answers
         except BaseException:
             # Ctrl-C and failures leave nothing running.
             self.client.cancel(futures)
             raise
 
+    def _answer(self, future: Any, name: str) -> Any:
+        from distributed import KilledWorker
+
+        try:
+            found = accepted(future.result())
+        except KilledWorker as error:
+            # Dask runs a task of a lost worker again, and gives up after `allowed-failures` of them.
+            raise TaskError(
+                f"{name} lost its worker {error.allowed_failures + 1} times; perhaps memory ran out: give workers "
+                "more of it, or have fewer on a machine"
+            ) from error
+        except PASSED_ON:
+            raise
+        except Exception as error:
+            raise failed(name, error) from error
+        # A worker need not hold what is here.
+        future.release()
+        return found
+
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return self.client.submit(function, *arguments, pure=False, workers=self.workers)
+
+
+def _run(function: Callable[..., Any], *arguments: Any) -> Done:
+    done = run_metered(function, *arguments)
+    keep_within_limit()
+    return done
 
 
 @final

@@ -13,8 +13,9 @@ from types import TracebackType
 from typing import Any, TypeVar, final
 
 from weft.arrays import require_whole
-from weft.distributed.tasks import PASSED_ON, RETRIES, Done, TaskError, accepted, failed, names_for, run_metered
-from weft.inference.executor import Executor
+from weft.distributed.tasks import PASSED_ON, RETRIES, Done, TaskError, accepted, failed, run_metered
+from weft.inference.executor import Executor, names_for
+from weft.inference.watching import watched
 
 __all__ = ["Processes"]
 
@@ -51,15 +52,16 @@ class Processes(Executor):
         tasks = list(zip(*columns, strict=True))
         names = names_for(names, len(tasks))
         answers: dict[int, Answer] = {}
-        for attempt in range(RETRIES + 1):
-            missing = [number for number in range(len(tasks)) if number not in answers]
-            lost = self._try(function, tasks, missing, names, answers)
-            if lost is None:
-                break
-            if attempt == RETRIES:
-                raise TaskError(
-                    f"{names[lost]} lost its process {RETRIES + 1} times; perhaps memory ran out: give it fewer processes"
-                )
+        with watched(len(tasks)) as done:
+            for attempt in range(RETRIES + 1):
+                missing = [number for number in range(len(tasks)) if number not in answers]
+                lost = self._try(function, tasks, missing, names, answers, done)
+                if lost is None:
+                    break
+                if attempt == RETRIES:
+                    raise TaskError(
+                        f"{names[lost]} lost its process {RETRIES + 1} times; perhaps memory ran out: give it fewer processes"
+                    )
         return [answers[number] for number in range(len(tasks))]
 
     def _try(
@@ -69,6 +71,7 @@ class Processes(Executor):
         numbers: Sequence[int],
         names: Sequence[str],
         answers: dict[int, Answer],
+        done: Callable[[str], None],
     ) -> int | None:
         """Run these tasks and note their answers; the first that lost its process, if any did."""
         if self._pool is None:
@@ -83,6 +86,7 @@ class Processes(Executor):
             for number, future in futures.items():
                 try:
                     answers[number] = accepted(future.result())
+                    done(names[number])
                 except BrokenProcessPool:
                     lost = number if lost is None else lost
                 except PASSED_ON:

@@ -2,7 +2,7 @@
 """A task in a process other than the caller's: in double precision, on one processor, its answer as NumPy arrays."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +11,7 @@ import numpy as np
 from weft.engines.cpu.threads import one_processor
 from weft.phases import add_processor_seconds
 
-__all__ = ["PASSED_ON", "RETRIES", "Done", "TaskError", "accepted", "failed", "names_for", "run_metered", "run_task"]
+__all__ = ["PASSED_ON", "RETRIES", "Done", "TaskError", "accepted", "failed", "run_metered", "run_task"]
 
 # An optimiser shortens its step for the first two, and the command line has a sentence for the last: these keep their types.
 PASSED_ON = (ArithmeticError, np.linalg.LinAlgError, MemoryError)
@@ -56,7 +56,3 @@ def _as_numpy(leaf: Any) -> Any:
 def failed(name: str, error: Exception) -> TaskError:
     """What to raise here for an error elsewhere."""
     return TaskError(f"{name} failed on a worker: {error}")
-
-
-def names_for(names: Sequence[str] | None, count: int) -> Sequence[str]:
-    return [f"task {number}" for number in range(count)] if names is None else names

@@ -22,6 +22,8 @@ REGIONS_WORK = 2.5e11
 # How many points a region sees, of which a third are its core. Fewer than 30 around the core lose accuracy, more gain little.
 SIZES = (48, 60, 72, 90, 108, 132, 160, 192, 240, 300, 384, 480, 600, 768)
 FEWEST_AROUND = 30
+# Points whose shares are looked up at a time.
+POINTS_AT_ONCE = 2**20
 
 SCHEMA: Schema = {
     "column": Numbers(("kept",), whole=True, within="coordinate"),
@@ -65,7 +67,16 @@ class Division:
         return np.array([region.depth for region in self.regions]) / 2
 
     def shares(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Shares:
-        return self.cuts.shares(self.nearness(times, places), self.reach)
+        # Some at a time: what is made on the way takes several times as much memory as what comes of it.
+        parts = [slice(start, start + POINTS_AT_ONCE) for start in range(0, max(len(times), 1), POINTS_AT_ONCE)]
+        found = [self.cuts.shares(self.nearness(times[part], places[part]), self.reach) for part in parts]
+        if len(found) == 1:
+            return found[0]
+        return Shares(
+            np.concatenate([each.point + part.start for each, part in zip(found, parts, strict=True)]),
+            np.concatenate([each.cell for each in found]),
+            np.concatenate([each.weight for each in found]),
+        )
 
     def to_plain(self) -> dict[str, Any]:
         """Everything but the model, as plain numbers and arrays."""

@@ -11,9 +11,12 @@ import contextvars
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, final
 
-from weft.inference.at_once import at_once
+import jax
 
-__all__ = ["Executor", "Threads", "current_executor", "running_on"]
+from weft.inference.at_once import at_once
+from weft.inference.watching import watched
+
+__all__ = ["Executor", "Threads", "current_executor", "names_for", "running_on"]
 
 Answer = TypeVar("Answer")
 
@@ -40,7 +43,8 @@ class Executor(abc.ABC):
     ) -> list[Answer]:
         """`function` of the first entry of every column, of the second, and so on; columns may have what `hold` gave.
 
-        `function` is a function of a module, or a `functools.partial` of one. `names` are what tasks are called where one fails.
+        `function` is a function of a module, or a `functools.partial` of one. `names` are what tasks are called where one fails, and
+        while they run.
         `again` says that the same was done before with other numbers, so that nothing is left to compile.
         """
 
@@ -67,7 +71,19 @@ class Threads(Executor):
         again: bool = False,
     ) -> list[Answer]:
         tasks = list(zip(*columns, strict=True))
-        return at_once(lambda number: function(*tasks[number]), len(tasks), self.count, again=again)
+        called = names_for(names, len(tasks))
+        with watched(len(tasks)) as done:
+
+            def answer(number: int) -> Answer:
+                found = jax.block_until_ready(function(*tasks[number]))
+                done(called[number])
+                return found
+
+            return at_once(answer, len(tasks), self.count, again=again)
+
+
+def names_for(names: Sequence[str] | None, count: int) -> Sequence[str]:
+    return [f"task {number}" for number in range(count)] if names is None else names
 
 
 _HERE = Threads()

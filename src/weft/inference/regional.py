@@ -7,12 +7,13 @@ corrected in each region by what it misses at the rows, and only the corrections
 """
 
 import functools
+import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
 from weft.data.observations import Observations, take_rows
@@ -46,6 +47,8 @@ logger = logging.getLogger("weft")
 KEPT_BYTES = 512 * 2**20
 # Draws behind the variance of a sum over several regions: known to 5 % then.
 AGGREGATE_DRAWS = 200
+# Points that regions are told of at once: more of them would be in memory several times over.
+POINTS_TOLD = 2**23
 # Draws of the prior that share their waves: more would share what these few waves happen to be like.
 DRAWS_PER_WAVES = 10
 
@@ -261,14 +264,17 @@ class RegionalPosterior(Posterior):
         order = np.argsort(shares.cell, kind="stable")
         cells, starts = np.unique(shares.cell[order], return_index=True)
         groups = np.split(order, starts[1:])
-        answers = self._map(
-            question,
-            cells.tolist(),
-            [told(int(cell), shares.point[group]) for cell, group in zip(cells, groups, strict=True)],
-        )
-        whole = np.empty((len(order), *answers[0].shape[1:]))
-        for group, answer in zip(groups, answers, strict=True):
-            whole[group] = answer
+        whole = np.empty(0)
+        for some in _batches(starts):
+            answers = self._map(
+                question,
+                cells[some].tolist(),
+                [told(int(cell), shares.point[group]) for cell, group in zip(cells[some], groups[some], strict=True)],
+            )
+            if some.start == 0:
+                whole = np.empty((len(order), *answers[0].shape[1:]))
+            for group, answer in zip(groups[some], answers, strict=True):
+                whole[group] = answer
         return whole
 
     def _map(
@@ -483,6 +489,13 @@ class _RegionElsewhere(NamedTuple):
 
 def _answer(question: Callable[..., Any], region: _RegionHere | _RegionElsewhere, told: tuple[np.ndarray, ...]) -> Any:
     return question(region.conditioned(), *told)
+
+
+def _batches(starts: Int[np.ndarray, " cell"]) -> Iterator[slice]:
+    """Regions to ask at once, whose points begin at `starts`: as many as keep what is told to them within memory."""
+    turn = starts // POINTS_TOLD
+    edges = [*np.flatnonzero(np.diff(turn, prepend=-1)).tolist(), len(starts)]
+    yield from (slice(first, last) for first, last in itertools.pairwise(edges))
 
 
 def _log_evidence(one: _Conditioned) -> float:

@@ -11,6 +11,7 @@ from weft.distributed import tasks_on
 from weft.distributed.clients import is_dask_client, num_workers
 from weft.distributed.files import computed_in_order, open_lazily
 from weft.estimator.evaluation import joined, summaries_of
+from weft.inference.watching import tasks_shown
 from weft.loading import load_estimator
 from weft.options import Of
 from weft.project.surveys import arranged
@@ -51,10 +52,11 @@ def predict_file(
     gp = load_estimator(model)
     if is_dask_client(client) and places is None:
         asked = open_lazily(table, num_pieces=num_workers(client))
-        write_pieces(computed_in_order(gp.predict(asked, quantiles=quantiles, of=of), client), output)
+        with tasks_shown("auto"):
+            write_pieces(computed_in_order(gp.predict(asked, quantiles=quantiles, of=of), client), output)
         return
     asked = read_table_to_answer(table, output) if places is None else rows_to_answer(gp, table, places)
-    with tasks_on(client):
+    with tasks_on(client), tasks_shown("auto"):
         write_pieces(gp.predict_pieces(asked, quantiles=quantiles, of=of), output)
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, Given, require_float64, require_whole
+from weft.changing_line import Stopwatch, Style, duration
 from weft.data.atomic import check_output
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
@@ -44,7 +45,7 @@ from weft.training.parameters import (
     make_space,
     prior_terms,
 )
-from weft.training.progress import Iteration, Report, Stopwatch, Style, duration, progress_report
+from weft.training.progress import Iteration, Report, progress_report
 from weft.training.uncertainty import sandwich, standard_errors
 
 __all__ = ["FitResult", "Outcome", "fit"]

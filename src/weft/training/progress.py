@@ -1,30 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""What a user sees while a fit runs: a line that changes on a terminal or in a notebook, elsewhere a log line a minute."""
+"""What a user sees while a fit runs."""
 
 import contextlib
 import itertools
-import logging
 import math
-import sys
-import threading
-import time
 from collections.abc import Callable, Iterator
-from typing import Literal, NamedTuple
-
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from typing import NamedTuple
 
 from weft.arrays import Given
+from weft.changing_line import Style, changing_line, check_style, duration
+from weft.inference.watching import tasks_shown
 
-__all__ = ["Iteration", "Report", "Style", "progress_report", "seconds_left"]
-
-logger = logging.getLogger("weft")
-
-Style = Literal["auto", "bar", "log"] | None
-STYLES = ("auto", "bar", "log", None)
-# Where nobody sees a line change, how often there is a new one.
-SECONDS_BETWEEN_LINES = 60.0
-_NOTHING_YET = "fitting: first evaluation"
+__all__ = ["Iteration", "Report", "progress_report", "seconds_left"]
 
 
 class Iteration(NamedTuple):
@@ -78,110 +65,22 @@ def _iterations_left(values: list[float], target: float) -> float | None:
 
 @contextlib.contextmanager
 def progress_report(style: Given[Style], gain_tolerance: float, gradient_tolerance: float) -> Iterator[Report]:
-    """A function to call after each iteration: "bar", "log" a line each, None for nothing.
-
-    "auto" is a bar on a terminal and in a notebook, and elsewhere a log line a minute.
-    """
-    if style not in STYLES:
-        raise ValueError(f"progress must be 'auto', 'bar', 'log' or None; it is {style!r}")
-    if style is None:
-        yield lambda step: None
-        return
+    """A function to call after each iteration, for a `changing_line`."""
+    check_style(style)
     seen: list[Iteration] = []
+    with changing_line(style, "fitting: first evaluation") as show:
 
-    def left() -> str:
-        guess = seconds_left(
-            [step for step in seen if step.start == seen[-1].start], gain_tolerance, gradient_tolerance
-        )
-        return "" if guess is None else f"about {duration(guess)} left"
-
-    if style == "log":
-
-        def write(step: Iteration) -> None:
+        def report(step: Iteration) -> None:
             seen.append(step)
-            logger.info("%s %s", line(step), left())
+            climb = [each for each in seen if each.start == step.start]
+            guess = seconds_left(climb, gain_tolerance, gradient_tolerance)
+            show(line(step), "" if guess is None else f"about {duration(guess)} left")
 
-        yield write
-        return
-    if style == "auto" and not sys.stderr.isatty():
-        watched = _in_notebook(seen, left) if _is_notebook() else _line_a_minute(seen, left)
-        with watched as told:
-            yield told
-        return
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(_NOTHING_YET, total=None, left="")
-
-        def show(step: Iteration) -> None:
-            seen.append(step)
-            bar.update(task, description=line(step), left=left())
-
-        yield show
-
-
-def _is_notebook() -> bool:
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
-    return type(shell).__name__ == "ZMQInteractiveShell"
-
-
-@contextlib.contextmanager
-def _in_notebook(seen: list[Iteration], left: Callable[[], str]) -> Iterator[Report]:
-    """One line of output that changes in place, and is gone when the fit is done."""
-    from IPython.display import Pretty, display
-
-    handle = display(Pretty(_NOTHING_YET), display_id=True)
-
-    def show(step: Iteration) -> None:
-        seen.append(step)
-        handle.update(Pretty(f"{line(step)}  {duration(step.seconds)}  {left()}"))
-
-    try:
-        yield show
-    finally:
-        handle.update(Pretty(""))
-
-
-@contextlib.contextmanager
-def _line_a_minute(seen: list[Iteration], left: Callable[[], str]) -> Iterator[Report]:
-    """Log lines by a clock of their own, so that there are some while a single evaluation takes minutes."""
-    ended, watch = threading.Event(), Stopwatch()
-
-    def speak() -> None:
-        while not ended.wait(SECONDS_BETWEEN_LINES):
-            latest = line(seen[-1]) if seen else _NOTHING_YET
-            logger.info("%s", f"{latest}  after {duration(watch.seconds)} {left() if seen else ''}".rstrip())
-
-    speaker = threading.Thread(target=speak, daemon=True, name="weft progress")
-    speaker.start()
-    try:
-        yield seen.append
-    finally:
-        ended.set()
-        speaker.join()
+        # The tasks of an evaluation would be shown in the same line.
+        with tasks_shown(None):
+            yield report
 
 
 def line(step: Iteration) -> str:
     start = f"start {step.start} " if step.start else ""
     return f"{start}step {step.iteration}  log evidence {step.log_evidence:.6g}  gradient {step.gradient_norm:.2g}"
-
-
-def duration(seconds: float) -> str:
-    if seconds < 90:
-        return f"{math.ceil(seconds)} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-class Stopwatch:
-    """Seconds since it was made, on top of those of an earlier run."""
-
-    def __init__(self, before: float = 0.0):
-        self.started = time.perf_counter() - before
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self.started
