@@ -238,7 +238,7 @@ class Fitted:
 
         At the median place, where each has its own.
         """
-        if all(habit.name != "noise" for habit in self.posterior.habits()):
+        if not any(habit.name in ("noise", "neighbourhoods") for habit in self.posterior.habits()):
             return describe_noise(self.model, self.translation)
         places = self.seen_places()
         emission = self.posterior.emission(np.full(len(places), self.times[0]), places, RowExtras())

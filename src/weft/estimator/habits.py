@@ -30,7 +30,7 @@ def habits_table(fitted: Fitted) -> "pd.DataFrame":
         value, sd = own.value, own.sd
         if own.name == "level":
             value, sd = value * fitted.translation.target.scale, sd * fitted.translation.target.scale
-        elif own.name == "noise":
+        elif own.name in ("noise", "neighbourhoods"):
             # From the logarithm of a variance to a ratio of deviations.
             value, sd = np.exp(value / 2), np.exp(value / 2) * sd / 2
         where = fitted.translation.scaling.inverse(own.places)

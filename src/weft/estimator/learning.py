@@ -17,7 +17,7 @@ from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, wo
 from weft.estimator.building import Start, build_start, improve_start, with_pseudo_points
 from weft.estimator.calibration import tails_of_places
 from weft.estimator.columns import Measurements, PackedMeasurements, Roles
-from weft.estimator.components import AUTO
+from weft.estimator.components import AUTO, FEWEST_ROWS
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
 from weft.estimator.placement import check_pseudo_points
@@ -33,6 +33,7 @@ from weft.options import Options
 from weft.phases import timing
 from weft.training.blocks import choose_blocks
 from weft.training.fitting import FitResult, Outcome, fit
+from weft.training.neighbourhoods import Neighbourhoods, find_neighbourhoods
 
 __all__ = [
     "Learned",
@@ -274,11 +275,15 @@ def answer_with_habits(
 
     The first `num_space` columns of places tell who has habits of its own; of these `num_map` say where, all unless given.
     """
+    told = tell(dated, data)
+    # Columns of space that are no map, such as one of kinds, have no neighbourhoods.
+    has_map = num_map in (None, num_space)
+    own = _own_of_neighbourhoods(options, result, told, names, num_space) if has_map else None
 
     def given(model: Model) -> Callable[[Observations], Posterior]:
-        return lambda data: answering(options, model, data, num_space)
+        strengthened = model if own is None else own.strengthened(model)
+        return lambda data: answering(options, strengthened, data, num_space)
 
-    told = tell(dated, data)
     field = given(result.model)(told)
     if result.outcome is Outcome.INTERRUPTED:
         return result, with_habits(given(result.model), data, dated)
@@ -295,7 +300,10 @@ def answer_with_habits(
     if level:
         level = find_habits(("level",), given(result.model)(tell(level, told)), told, num_space)
         field = given(result.model)(tell(level, told))
-    noise = find_habits(tuple(name for name in later if name == "noise"), field, tell(level, told), num_space)
+    of_map = None if own is None else own.noise(result.model)
+    noise: tuple[Habit, ...] = (of_map,) if of_map is not None else ()
+    if own is None:
+        noise = find_habits(tuple(name for name in later if name == "noise"), field, tell(level, told), num_space)
     habits = (*dated, *level, *noise)
     field_of = given(field_model(habits, result.model))
     if "noise" in names:
@@ -303,6 +311,16 @@ def answer_with_habits(
         habits = habits if tails is None else (*habits, tails)
     # The field has seen just these rows already where nobody has a habit.
     return result, with_habits(field_of, data, habits) if habits else field
+
+
+def _own_of_neighbourhoods(
+    options: Options, result: FitResult, data: Observations, names: tuple[str, ...], num_space: int
+) -> Neighbourhoods | None:
+    """What neighbourhoods have of their own, where nothing else was asked for: strengths change the kernel, and noise is a habit."""
+    is_free = options.kernel is None and options.components == AUTO and "noise" in names and result.model.is_exact
+    if not is_free or data.num_rows < FEWEST_ROWS or data.places.shape[1] > num_space:
+        return None
+    return None if result.outcome is Outcome.INTERRUPTED else find_neighbourhoods(result.model, data)
 
 
 def _options_for(options: Options, *data: Observations) -> dict[str, Any]:

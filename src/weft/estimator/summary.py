@@ -43,7 +43,9 @@ def _strengths(space: Kernel, places: Float[AnyArray, "place dim"]) -> str:
     """How much stronger it is here than there, in words; nothing where it is the same everywhere."""
     if not isinstance(space, Uneven):
         return ""
-    found = np.asarray(space.strengths(places))
+    found = np.ones(len(places))
+    while isinstance(space, Uneven):
+        found, space = found * np.asarray(space.strengths(places)), space.kernel
     return f"{found.max() / found.min():.2g} times as strong here as there"
 
 

@@ -21,7 +21,7 @@ from weft.inference.sites import Sites, rows_of
 from weft.kernels.separable import Separable
 from weft.model import Model
 
-__all__ = ["ByRows"]
+__all__ = ["ByRows", "TimesAndPlaces", "covariances_between"]
 
 # Sizes asked for at once: fewer are filled up to the first, so that few are compiled; more come one after another.
 FEWEST_ASKED = 32
@@ -127,7 +127,7 @@ def _in_pieces(
     return pieces
 
 
-def _covariances(
+def covariances_between(
     components: tuple[Separable, ...], first: TimesAndPlaces, second: TimesAndPlaces
 ) -> list[Float[Array, "first second"]]:
     return [
@@ -152,7 +152,7 @@ def _condition(
     values: Float[AnyArray, " row"],
 ) -> FactoredRows:
     root = root_of(precision)
-    covariance = sum_of(_covariances(components, points, points))
+    covariance = sum_of(covariances_between(components, points, points))
     factor = factor_of(root[:, None] * covariance * root[None, :])
     return FactoredRows(points, root, factor, solve_triangular(factor, root * values, lower=True))
 
@@ -168,7 +168,7 @@ def _solve(given: FactoredRows, values: Float[AnyArray, "row draw"]) -> Float[Ar
 def _marginals(
     components: tuple[Separable, ...], given: FactoredRows, asked: TimesAndPlaces
 ) -> Float[Array, "moment query"]:
-    cross = _cross(given, sum_of(_covariances(components, given.points, asked)))
+    cross = _cross(given, sum_of(covariances_between(components, given.points, asked)))
     variance = sum_of(_variances(components, asked)) - jnp.sum(cross**2, axis=0)
     return jnp.stack([cross.T @ given.whitened, jnp.maximum(variance, 0.0)])
 
@@ -177,7 +177,7 @@ def _marginals(
 def _components(
     components: tuple[Separable, ...], given: FactoredRows, asked: TimesAndPlaces
 ) -> Float[Array, "component moment query"]:
-    crosses = [_cross(given, cross) for cross in _covariances(components, given.points, asked)]
+    crosses = [_cross(given, cross) for cross in covariances_between(components, given.points, asked)]
     before = _variances(components, asked)
     return jnp.stack(
         [
@@ -191,7 +191,7 @@ def _components(
 def _means(
     components: tuple[Separable, ...], points: TimesAndPlaces, solved: Float[Array, "row draw"], asked: TimesAndPlaces
 ) -> Float[Array, "query draw"]:
-    return sum_of(_covariances(components, asked, points)) @ solved
+    return sum_of(covariances_between(components, asked, points)) @ solved
 
 
 def _cross(given: FactoredRows, covariance: Float[Array, "row query"]) -> Float[Array, "row query"]:
