@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: MIT
 """What do more workers bring, and what does a table larger than a worker's memory take?
 
-    python benchmarks/scale.py [--rows 50000000] [--memory 1GB] [--only learning regions times table]
+    python benchmarks/scale.py [--rows 50000000] [--memory 1GB] [--only learning much_learning regions times table]
 
-`learning` and `regions`: one evaluation of all blocks and one answer of all regions by one worker and by two, and from the seconds of each
-task a *replay* on 8, 32 and 128 workers: tasks in their order, each to the worker that is free first. A replay knows nothing of
-networks; it says what the sizes of tasks allow. `times`: one long series by blocks of times on two workers, beside the cpu engine from both
-ends on the same two processors. `table`: a made table in parquet files, fitted and predicted by two workers with so much memory each.
-Results go to benchmarks/results/scale.json.
+`learning`, `much_learning` and `regions`: one evaluation of all blocks and one answer of all regions by one worker and by two, and from
+the seconds of each task a *replay* on 8, 32 and 128 workers: tasks in their order, each to the worker that is free first. A replay knows
+nothing of networks; it says what the sizes of tasks allow. `times`: one long series by blocks of times on two workers, beside the cpu
+engine from both ends on the same two processors. `table`: a made table in parquet files, fitted and predicted by two workers with so
+much memory each. Results go to benchmarks/results/scale.json; parts that are not asked for stay as they were.
 """
 
 import argparse
+import contextlib
 import functools
 import heapq
+import os
 import pathlib
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import distributed
@@ -24,7 +26,7 @@ import jax
 import numpy as np
 import pandas as pd
 from memory import resident_megabytes
-from results import write_results
+from results import read_results, write_results
 
 import weft
 from weft.data.layout import Layout
@@ -41,7 +43,6 @@ from weft.training.blocks import choose_blocks
 from weft.training.composite import CompositeObjective
 from weft.training.parameters import make_space
 
-PARTS = ("learning", "regions", "times", "table")
 REPLAYED = (8, 32, 128)
 REPEATS = 3
 
@@ -57,9 +58,13 @@ class Timed(Executor):
         return self.inner.hold(piece)
 
     def map(
-        self, function: Callable[..., Any], *columns: Sequence[Any], names: Sequence[str] | None = None
+        self,
+        function: Callable[..., Any],
+        *columns: Sequence[Any],
+        names: Sequence[str] | None = None,
+        again: bool = False,
     ) -> list[Any]:
-        found = self.inner.map(functools.partial(timed, function), *columns, names=names)
+        found = self.inner.map(functools.partial(timed, function), *columns, names=names, again=again)
         self.seconds = [seconds for seconds, _ in found]
         return [answer for _, answer in found]
 
@@ -113,8 +118,8 @@ def model() -> weft.Model:
     return weft.Model(slow + fast, weft.Gaussian(0.5))
 
 
-def learning(client: distributed.Client) -> dict[str, Any]:
-    chosen = [block.data for block in choose_blocks(model(), stations(400, 2000), work=8e9)]
+def learning(client: distributed.Client, operations: float) -> dict[str, Any]:
+    chosen = [block.data for block in choose_blocks(model(), stations(400, 2000), work=operations)]
     space = make_space(model())
 
     def work() -> None:
@@ -175,7 +180,7 @@ def peak() -> float:
     return resident_megabytes("VmHWM") * 1024**2 / 1e9
 
 
-def table(client: distributed.Client, num_rows: int, folder: str) -> dict[str, Any]:
+def table(client: distributed.Client, num_rows: int, memory: str, folder: str) -> dict[str, Any]:
     num_places = 2000
     num_times, num_parts = num_rows // num_places, max(2, num_rows // 1_000_000)
     made = [
@@ -188,12 +193,16 @@ def table(client: distributed.Client, num_rows: int, folder: str) -> dict[str, A
     begun = time.perf_counter()
     gp.fit(folder, client=client)
     fitted = time.perf_counter()
+    peaks = peak(), sorted(client.run(peak).values())
     lazy = gp.predict(distributed_table(folder))
     lazy.to_parquet(pathlib.Path(folder) / "predictions")
     return {
         "rows": num_places * num_times,
+        "memory_of_a_worker": memory,
         "gigabytes_of_files": size,
         "fit_seconds": fitted - begun,
+        "fit_peak_gigabytes_of_client": peaks[0],
+        "fit_peak_gigabytes_of_workers": peaks[1],
         "predict_seconds": time.perf_counter() - fitted,
         "peak_gigabytes_of_client": peak(),
         "peak_gigabytes_of_workers": sorted(client.run(peak).values()),
@@ -206,31 +215,48 @@ def distributed_table(folder: str) -> Any:
     return open_lazily(folder, num_pieces=2)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=50_000_000)
-    parser.add_argument("--memory", default="1GB", help="of each worker")
-    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
-    asked = parser.parse_args()
-    jax.config.update("jax_enable_x64", True)
-    found: dict[str, Any] = {"memory_of_a_worker": asked.memory}
+RUNS: dict[str, Callable[[distributed.Client], dict[str, Any]]] = {
+    # An evaluation of as much work as a fit takes by itself, and of twenty times as much.
+    "learning": functools.partial(learning, operations=4e9),
+    "much_learning": functools.partial(learning, operations=8e10),
+    "regions": regions,
+    "times": times,
+}
+PARTS = (*RUNS, "table")
+
+
+@contextlib.contextmanager
+def workers_of(memory: str) -> Iterator[distributed.Client]:
+    """Two of them, with so much memory each; "0" for as much as there is."""
     with (
-        tempfile.TemporaryDirectory() as folder,
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
-            memory_limit=asked.memory,
+            memory_limit=memory,
             dashboard_address="127.0.0.1:0",
             env=WORKER_ENVIRONMENT,
         ) as cluster,
         distributed.Client(cluster) as client,
     ):
-        for name, run in (("learning", learning), ("regions", regions), ("times", times)):
+        yield client
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=50_000_000)
+    parser.add_argument("--memory", default="1GB", help="of each worker for the table")
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
+    asked = parser.parse_args()
+    jax.config.update("jax_enable_x64", True)
+    found: dict[str, Any] = dict(read_results("scale")) | {"load_at_the_start": os.getloadavg()[0]}
+    with workers_of("0") as client:
+        for name, run in RUNS.items():
             if name in asked.only:
                 found[name] = run(client)
                 print(name, found[name], flush=True)
-        if "table" in asked.only:
-            found["table"] = table(client, asked.rows, folder)
+    if "table" in asked.only:
+        with tempfile.TemporaryDirectory() as folder, workers_of(asked.memory) as client:
+            found["table"] = table(client, asked.rows, asked.memory, folder)
             print("table", found["table"])
     print(write_results("scale", found))
 

@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
 from weft.inference.regional import condition_regions
@@ -103,6 +103,26 @@ def test_components_add_up_to_the_whole(both):
     found, parts = post.marginals(*problem.asked), post.components(*problem.asked)
     assert len(parts) == 2
     assert_allclose(sum(part.mean for part in parts), found.mean, atol=1e-9)
+
+
+def test_regions_heard_at_rows_of_few_places_are_those_of_every_row(stations, monkeypatch):
+    """Looked up place by place, and asked some at a time, they say what they say."""
+    post = condition_regions(model(), stations.data, num_regions=4)
+    times, places = np.repeat([1.0, 4.5, 5.0, 7.0, 9.0], 40), np.tile(stations.asked[1][:40], (5, 1))
+    mixed = np.random.default_rng(1).permutation(200)
+    times, places = times[mixed], places[mixed]
+    shares = post.division.shares(times, places)
+    for region, point, weight in post.division.heard(times, places):
+        mine = shares.cell == region
+        assert_array_equal(point, shares.point[mine])
+        assert_array_equal(weight, shares.weight[mine])
+    whole = post.marginals(times, places)
+    monkeypatch.setattr("weft.inference.regional.POINTS_TOLD", 50)
+    monkeypatch.setattr("weft.inference.division.POINTS_AT_ONCE", 30)
+    for found, expected in zip(post.marginals(times, places), whole, strict=True):
+        assert_array_equal(found, expected)
+    for field, expected in zip(post.division.shares(times, places), shares, strict=True):
+        assert_array_equal(field, expected)
 
 
 def test_one_region_is_the_exact_posterior(stations):

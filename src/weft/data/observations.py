@@ -87,7 +87,7 @@ def _distinct_places(places: np.ndarray | Repeated, kept: np.ndarray) -> tuple[n
 ROW_EXTRAS = {"noise_variance": 0.0, "exposure": 1.0, "trials": 1.0, "lower": -np.inf, "upper": np.inf}
 
 # Places are seen again and again where a table has so many rows a place on average.
-_REPEATS = 4.0
+REPEATS = 4.0
 
 
 class Observations(eqx.Module):
@@ -297,4 +297,4 @@ def numbers_per_row(
 
 def places_repeat(data: Observations) -> bool:
     """Whether places are seen again and again, as stations are; else nearly every row is at a place of its own."""
-    return data.num_rows >= _REPEATS * len(data.places)
+    return data.num_rows >= REPEATS * len(data.places)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Tasks on the workers of a Dask cluster."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
 
@@ -26,8 +27,11 @@ class OnDask(Executor):
         self.workers = None if workers is None else list(workers)
 
     def hold(self, piece: Any) -> Any:
-        # Wrapped, because Dask would look for futures inside of tuples.
-        return self._submit(_unwrap, _Piece(piece))
+        with warnings.catch_warnings():
+            # That a piece is large is known here, and a scattered one would be lost with its worker.
+            warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
+            # Wrapped, because Dask would look for futures inside of tuples.
+            return self._submit(_unwrap, _Piece(piece))
 
     def map(
         self,

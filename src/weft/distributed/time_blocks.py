@@ -145,7 +145,8 @@ class _InBlocks(Solver):
         """Every block swept with what comes in from both sides; `how` is "value", "gradient", "filter" or "smooth"."""
         executor, edges = current_executor(), self._edges(problem)
         names = [f"times {first} to {last} of {problem.num_times}" for first, last in edges]
-        blocks = [times_of(problem, first, last) for first, last in edges]
+        # Each is asked twice, and sent once.
+        blocks = [executor.hold(times_of(problem, first, last)) for first, last in edges]
         lengths = [last - first for first, last in edges]
         elements = executor.map(_element, blocks, lengths, names=names) if len(edges) > 1 else []
         start = problem.start()

@@ -14,8 +14,9 @@ import jax
 
 __all__ = ["keep_within_limit"]
 
-# Of the limit: where programs are let go, and by how much more memory has to grow before they are again where that did not help.
-_FULL, _MORE = 0.6, 0.1
+# Of the limit: where programs are let go, by how much more memory has to grow before they are again where that did not help, and where
+# they are always, since Dask would stop the worker next.
+_FULL, _MORE, _BRIM = 0.6, 0.1, 0.74
 _left_after_last = 0.0
 
 
@@ -23,7 +24,7 @@ def keep_within_limit() -> None:
     """Let go of compiled programs where this process is a worker that is rather full; they are compiled again when needed."""
     global _left_after_last
     limit = _limit_of_worker()
-    if limit is None or _resident() < max(_FULL * limit, _left_after_last + _MORE * limit):
+    if limit is None or _resident() < min(max(_FULL * limit, _left_after_last + _MORE * limit), _BRIM * limit):
         return
     jax.clear_caches()
     gc.collect()

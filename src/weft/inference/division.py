@@ -2,20 +2,22 @@
 """A wide table divided into regions: a core that no other region has, what is seen around it, and how far its word carries."""
 
 import dataclasses
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import cKDTree
 
-from weft.data.observations import Observations, places_repeat
+from weft.data.observations import REPEATS, Observations, places_repeat
+from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema, check_arrays
 from weft.inference.cuts import Cuts, Shares, cut, surroundings
 from weft.inference.exact_work import exact_work, regular, rows_work
 from weft.inference.nearness import Nearness, learn_nearness, num_coordinates
 from weft.model import Model
 
-__all__ = ["Division", "Region", "divide", "work_of_regions"]
+__all__ = ["Division", "Heard", "Region", "divide", "work_of_regions"]
 
 # One pass over all regions, in operations: some twenty seconds on a core.
 REGIONS_WORK = 2.5e11
@@ -53,6 +55,14 @@ class Region:
     depth: float
 
 
+class Heard(NamedTuple):
+    """A region, the points at which it has a say, in order, and the weight of its word at each."""
+
+    region: int
+    point: Int[np.ndarray, " point"]
+    weight: Float[np.ndarray, " point"]
+
+
 @dataclasses.dataclass(frozen=True)
 class Division:
     """Regions, and who answers where: `cuts` are of places, or of places and times where hardly any place is seen twice."""
@@ -77,6 +87,23 @@ class Division:
             np.concatenate([each.cell for each in found]),
             np.concatenate([each.weight for each in found]),
         )
+
+    def heard(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Iterator[Heard]:
+        """Each region that has a say at some points, in the order of regions."""
+        if self.nearness.with_times:
+            yield from _by_region(self.shares(times, places))
+            return
+        # Rows of a place have the same regions: these are looked up once a place, and held for no row before its region comes.
+        distinct, place = distinct_places(places)
+        if not len(places) >= REPEATS * len(distinct):
+            yield from _by_region(self.shares(times, places))
+            return
+        points = np.argsort(place, kind="stable")
+        first = np.searchsorted(place[points], np.arange(len(distinct) + 1))
+        for region, own, weight in _by_region(self.shares(times[: len(distinct)], distinct)):
+            mine = np.concatenate([points[first[each] : first[each + 1]] for each in own])
+            order = np.argsort(mine, kind="stable")
+            yield Heard(region, mine[order], np.repeat(weight, first[own + 1] - first[own])[order])
 
     def to_plain(self) -> dict[str, Any]:
         """Everything but the model, as plain numbers and arrays."""
@@ -116,6 +143,13 @@ class Division:
         if any(np.any(np.diff(region.rows) <= 0) for region in regions):
             raise ValueError("its 'rows' are not in order")
         return cls(Nearness(model, with_times, part["column"], part["scale"]), cuts, regions)
+
+
+def _by_region(shares: Shares) -> Iterator[Heard]:
+    order = np.argsort(shares.cell, kind="stable")
+    cells, starts = np.unique(shares.cell[order], return_index=True)
+    for cell, group in zip(cells.tolist(), np.split(order, starts[1:]), strict=True):
+        yield Heard(cell, shares.point[group], shares.weight[group])
 
 
 def divide(model: Model, data: Observations, *, num_regions: int | None = None) -> Division:

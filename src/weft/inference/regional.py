@@ -7,13 +7,13 @@ corrected in each region by what it misses at the rows, and only the corrections
 """
 
 import functools
-import itertools
 import logging
+import pickle
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
 from weft.data.observations import Observations, take_rows
@@ -23,7 +23,7 @@ from weft.engines.cpu.threads import num_processors
 from weft.engines.dense import padded_size
 from weft.inference.by_rows import ByRows
 from weft.inference.cuts import Shares
-from weft.inference.division import Division, Region, divide
+from weft.inference.division import Division, Heard, Region, divide
 from weft.inference.exact_work import exact_work
 from weft.inference.executor import Executor, current_executor
 from weft.inference.merge import Given, concatenate_observations
@@ -237,9 +237,15 @@ class RegionalPosterior(Posterior):
         times, places = checked_rows(times, places, self.num_columns)
         if len(times) == 0:
             return Marginals(np.empty(0), np.empty(0))
-        shares = self.division.shares(times, places)
-        answers = self._ask(shares, question, times, places)
-        return _average(shares, answers[:, 0], answers[:, 1], len(times))
+        mean, deviation = np.zeros((2, len(times)))
+        for some in _in_turns(self.division.heard(times, places)):
+            answers = self._map(
+                question, [each.region for each in some], [(times[each.point], places[each.point]) for each in some]
+            )
+            for (_, point, weight), answer in zip(some, answers, strict=True):
+                mean[point] += weight * answer[:, 0]
+                deviation[point] += weight * np.sqrt(np.maximum(answer[:, 1], 0.0))
+        return Marginals(mean, deviation**2)
 
     def _ask_all(self, question: Callable[["_Conditioned"], Any]) -> list[Any]:
         """`question` of every region there is, in their order."""
@@ -264,17 +270,14 @@ class RegionalPosterior(Posterior):
         order = np.argsort(shares.cell, kind="stable")
         cells, starts = np.unique(shares.cell[order], return_index=True)
         groups = np.split(order, starts[1:])
-        whole = np.empty(0)
-        for some in _batches(starts):
-            answers = self._map(
-                question,
-                cells[some].tolist(),
-                [told(int(cell), shares.point[group]) for cell, group in zip(cells[some], groups[some], strict=True)],
-            )
-            if some.start == 0:
-                whole = np.empty((len(order), *answers[0].shape[1:]))
-            for group, answer in zip(groups[some], answers, strict=True):
-                whole[group] = answer
+        answers = self._map(
+            question,
+            cells.tolist(),
+            [told(int(cell), shares.point[group]) for cell, group in zip(cells, groups, strict=True)],
+        )
+        whole = np.empty((len(order), *answers[0].shape[1:]))
+        for group, answer in zip(groups, answers, strict=True):
+            whole[group] = answer
         return whole
 
     def _map(
@@ -472,30 +475,39 @@ class _RegionHere:
         return self.owner._kept_regions(self.number)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _RegionElsewhere, (self.owner.model, *self.owner.told_to(self.number), self.owner.engine)
+        told = pickle.dumps(self.owner.told_to(self.number), protocol=pickle.HIGHEST_PROTOCOL)
+        return _RegionElsewhere, (self.owner.model, told, self.owner.engine)
 
 
 class _RegionElsewhere(NamedTuple):
-    """What one region is made of, where the others are not; conditioned anew for each question, which is cheap beside asking it."""
+    """What one region is made of, where the others are not; conditioned anew for each question, which is cheap beside asking it.
+
+    Its rows and places stay as they travelled, which is a third of what they take else.
+    """
 
     model: Model
-    data: Observations
-    places: Float[np.ndarray, "place dim"]
+    told: bytes
     engine: str | Engine
 
     def conditioned(self) -> _Conditioned:
-        return _Conditioned(*self)
+        data, places = pickle.loads(self.told)
+        return _Conditioned(self.model, data, places, self.engine)
 
 
 def _answer(question: Callable[..., Any], region: _RegionHere | _RegionElsewhere, told: tuple[np.ndarray, ...]) -> Any:
     return question(region.conditioned(), *told)
 
 
-def _batches(starts: Int[np.ndarray, " cell"]) -> Iterator[slice]:
-    """Regions to ask at once, whose points begin at `starts`: as many as keep what is told to them within memory."""
-    turn = starts // POINTS_TOLD
-    edges = [*np.flatnonzero(np.diff(turn, prepend=-1)).tolist(), len(starts)]
-    yield from (slice(first, last) for first, last in itertools.pairwise(edges))
+def _in_turns(heard: Iterator[Heard]) -> Iterator[list[Heard]]:
+    """Regions to ask at once: as many as keep what they are told within memory."""
+    some: list[Heard] = []
+    for each in heard:
+        some.append(each)
+        if sum(len(one.point) for one in some) >= POINTS_TOLD:
+            yield some
+            some = []
+    if some:
+        yield some
 
 
 def _log_evidence(one: _Conditioned) -> float:
