@@ -100,6 +100,13 @@ def test_few_rows_have_no_neighbourhoods(two_halves, learned_at):
     assert find_neighbourhoods(learned_at, few) is None
 
 
+def test_rows_without_noise_and_rows_that_nearly_coincide_are_no_trouble(two_halves):
+    data = two_halves.data
+    assert find_neighbourhoods(shared(noise=0.0), data) is None
+    close = weft.Observations(data.row_times, 1e-9 * data.row_places, data.values)
+    assert find_neighbourhoods(shared(noise=1e-14), close) is None
+
+
 def test_places_seen_again_and_again_have_a_noise_of_their_own_instead(two_halves, learned_at):
     data = two_halves.data
     places = data.row_places[np.arange(data.num_rows) % 40]

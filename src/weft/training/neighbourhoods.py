@@ -25,6 +25,7 @@ from weft.inference.by_rows import TimesAndPlaces, covariances_between
 from weft.inference.cuts import cut
 from weft.inference.habits.neighbourhoods import NoiseOfNeighbourhoods
 from weft.inference.nearness import learn_nearness
+from weft.inference.sites import NOISE_FLOOR
 from weft.kernels import Separable, SumSeparable, Uneven
 from weft.likelihoods import Gaussian
 from weft.model import Model
@@ -43,6 +44,7 @@ _MOST_CENTRES = 128
 # Blocks of a neighbourhood, and rows of each.
 _BLOCKS = 2
 _ROWS_A_BLOCK = 192
+_FEWEST_ROWS = 48
 # Fisher steps, each no longer than this on the logarithm; steps of the variance of the prior, which cost nothing.
 _STEPS = 4
 _LONGEST = 1.0
@@ -95,6 +97,9 @@ def find_neighbourhoods(model: Model, data: Observations) -> Neighbourhoods | No
     """
     if not isinstance(model.likelihood, Gaussian) or model.mean is not None or places_repeat(data):
         return None
+    if float(model.likelihood.variance) == 0:
+        # The rows' own noise alone: there is none to differ.
+        return None
     placed = _place(model, data)
     if placed is None:
         return None
@@ -136,6 +141,8 @@ def _place(model: Model, data: Observations) -> _Placed | None:
     around = tree.query(centres / used, k=min(_SHARED * data.num_rows // cells.num_cells, data.num_rows))[1]
     rows = [_compact(points, np.sort(near)) for near in around]
     size = min(len(block) for each in rows for block in each)
+    if size < _FEWEST_ROWS:
+        return None
     return _Placed(
         centres, used * float(np.median(apart)), [[np.sort(block[:size]) for block in each] for each in rows]
     )
@@ -158,7 +165,9 @@ def _compact(points: Float[np.ndarray, "point dim"], near: Int[np.ndarray, " nea
     found = []
     for number in range(_BLOCKS):
         own = near[cell == number]
-        away = np.sum((points[own] - points[own].mean(axis=0)) ** 2, axis=1)
+        # Points that all coincide are one group, and the other is empty.
+        middle = points[own].mean(axis=0) if len(own) else 0.0
+        away = np.sum((points[own] - middle) ** 2, axis=1)
         found.append(own[np.argsort(away, kind="stable")[:_ROWS_A_BLOCK]])
     return found
 
@@ -177,10 +186,10 @@ class _Block:
         assert isinstance(model.likelihood, Gaussian)
         points = TimesAndPlaces(data.row_times[:, None], data.row_places)
         noise = float(model.likelihood.variance) * np.eye(data.num_rows)
-        own = np.zeros(data.num_rows) if data.noise_variance is None else np.asarray(data.noise_variance)
-        return cls(
-            np.asarray(data.values), np.stack([*np.asarray(_parts(model.components, points)), noise]), np.diag(own)
-        )
+        prior = np.asarray(_parts(model.components, points))
+        floor = NOISE_FLOOR * np.sum(np.diagonal(prior, axis1=1, axis2=2), axis=0)
+        own = floor if data.noise_variance is None else np.maximum(np.asarray(data.noise_variance), floor)
+        return cls(np.asarray(data.values), np.stack([*prior, noise]), np.diag(own))
 
     def covariance(self, logarithms: Float[np.ndarray, " variance"]) -> Float[np.ndarray, "row row"]:
         return np.tensordot(np.exp(logarithms), self.parts, axes=1) + self.given
