@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from matplotlib.figure import Figure
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
 from weft.estimator.wide import regional_of
@@ -47,6 +47,26 @@ def test_regions_asked_for_answer_nearly_as_one_model_does(table, cut_up):
     # Parameters after three iterations reach across the whole table, which no region sees.
     assert np.sqrt(np.mean(((several["mean"] - one["mean"]) / one["sd"]) ** 2)) < 0.25
     assert_allclose(several["sd"], one["sd"], rtol=0.1)
+
+
+class Killed(BaseException):
+    """As good as `kill -9`: nothing but the checkpoint is left, and nothing catches it."""
+
+
+def test_a_fit_killed_before_it_answers_learns_nothing_twice(table, cut_up, tmp_path, monkeypatch):
+    def kill(*arguments):
+        raise Killed
+
+    again = weft.SpaceTimeGP(**ARGUMENTS, regions=4)
+    with monkeypatch.context() as patched:
+        patched.setattr("weft.estimator.learning.answering", kill)
+        with pytest.raises(Killed):
+            again.fit(table[:220], checkpoint=tmp_path / "fit.checkpoint")
+    monkeypatch.setattr("weft.training.fitting.maximise", kill)
+    again.fit(table[:220], checkpoint=tmp_path / "fit.checkpoint", resume=True)
+    assert again.result_.num_engine_calls == 0
+    assert_array_equal(again.predict(table[220:])["mean"], cut_up.predict(table[220:])["mean"])
+    assert_array_equal(again.predict(table[220:])["sd"], cut_up.predict(table[220:])["sd"])
 
 
 def test_they_are_listed_in_columns_people_know(table, cut_up):

@@ -305,6 +305,9 @@ def test_resuming_goes_on_where_it_stopped(problem, tmp_path):
     whole = weft.fit(model, data, restarts=1, seed=2)
     part = weft.fit(model, data, restarts=1, seed=2, checkpoint=file, max_iterations=7)
     assert part.outcome is weft.Outcome.OUT_OF_ITERATIONS
+    as_far = weft.fit(model, data, restarts=1, seed=2, checkpoint=file, resume=True, max_iterations=7)
+    assert as_far.num_engine_calls == 0
+    assert (as_far.log_evidence, as_far.message, as_far.history) == (part.log_evidence, part.message, part.history)
     resumed = weft.fit(model, data, restarts=1, seed=2, checkpoint=file, resume=True)
     assert_allclose(resumed.objective, whole.objective, atol=1e-5)
     again = weft.fit(model, data, restarts=1, seed=2, checkpoint=file, resume=True)

@@ -411,8 +411,20 @@ class _Run:
         self.resumed_point = state.point
         self.is_resumed = True
         self.history = list(state.history)
+        if self._ended_early():
+            if self.history[-1].iteration >= self.settings["max_iterations"]:
+                self.resumed_point = None
+            else:
+                self.finished.pop()
         self.num_before = state.num_evaluations
         self.stopwatch = Stopwatch(self.history[-1].seconds if self.history else 0.0)
+
+    def _ended_early(self) -> bool:
+        """Whether the climb that the file ends with had all the iterations it was allowed: with more allowed, it goes on."""
+        if not self.finished or not self.history or self.resumed_point is None:
+            return False
+        is_last = self.history[-1].start == len(self.finished) - 1
+        return is_last and self.finished[-1].outcome is Outcome.OUT_OF_ITERATIONS
 
     def climb(self, number: int, start: Float[np.ndarray, " free"]) -> bool:
         """Climb from start number `number`; whether the fit is to end with it."""
@@ -486,6 +498,9 @@ class _Run:
         self.finished.append(end)
         if end.outcome is Outcome.CONVERGED:
             self.save(None, self.num_before)
+        elif end.outcome is Outcome.OUT_OF_ITERATIONS:
+            # With the point too, from which a fit that is allowed more iterations goes on.
+            self.save(end.point, self.num_before)
 
     def save(self, point: Float[np.ndarray, " free"] | None, num_evaluations: int) -> None:
         if self.file is not None:
