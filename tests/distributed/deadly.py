@@ -61,3 +61,19 @@ def slow(folder: pathlib.Path, number: int) -> int:
     (folder / str(number)).touch()
     time.sleep(0.4)
     return number
+
+
+HOARD = []
+
+
+def hoard(flag: pathlib.Path, number: int) -> int:
+    """The first one takes more memory than Dask lets a worker have, and keeps it."""
+    import distributed
+    import psutil
+
+    if not flag.exists():
+        flag.touch()
+        limit = distributed.get_worker().memory_manager.memory_limit
+        HOARD.append(b"x" * int(0.87 * limit - psutil.Process().memory_info().rss))
+        time.sleep(1.0)
+    return number

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Tasks on the workers of a Dask cluster."""
 
+import contextlib
+import logging
 import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, final
@@ -15,7 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["OnDask"]
 
+logger = logging.getLogger("weft")
+
 Answer = TypeVar("Answer")
+# A worker is started anew if it was stopped at two looks, so far apart.
+SECONDS_STOPPED = 10.0
 
 
 @final
@@ -59,7 +65,7 @@ class OnDask(Executor):
         from distributed import KilledWorker
 
         try:
-            found = accepted(future.result())
+            found = accepted(self._result(future))
         except KilledWorker as error:
             # Dask runs a task of a lost worker again, and gives up after `allowed-failures` of them.
             raise TaskError(
@@ -73,6 +79,23 @@ class OnDask(Executor):
         # A worker need not hold what is here.
         future.release()
         return found
+
+    def _result(self, future: Any) -> Any:
+        """Workers that Dask has stopped for their memory are started anew: what they hold beside tasks falls by nobody's doing."""
+        stopped: set[str] = set()
+        while True:
+            try:
+                return future.result(timeout=SECONDS_STOPPED)
+            except TimeoutError:
+                if future.done():
+                    raise
+            workers = self.client.scheduler_info(n_workers=-1)["workers"]
+            before, stopped = stopped, {name for name, about in workers.items() if about["status"] == "paused"}
+            if again := sorted(before & stopped):
+                logger.info("Dask stopped %d of its workers for their memory; they are started anew", len(again))
+                # One without a nanny has nobody to do that.
+                with contextlib.suppress(ValueError):
+                    self.client.restart_workers(again, raise_for_error=False)
 
     def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
         return self.client.submit(function, *arguments, pure=False, workers=self.workers)
