@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -323,6 +324,43 @@ def test_the_cache_is_found_again():
     folder = compiled.cache_folder()
     names = {path.name.split("-")[0] for path in folder.rglob("*.nbi")}
     assert {"filter.run_forward", "adjoint.run_backward"} <= names
+
+
+def test_a_kernel_is_compiled_by_another_process_meanwhile(tmp_path, monkeypatch):
+    """And by this one where the other could not."""
+    started = []
+
+    def start(command, *, env, **quiet):
+        started.append((command, env["NUMBA_CACHE_DIR"]))
+        return subprocess.Popen([sys.executable, "-c", "raise SystemExit(1)"], **quiet)
+
+    monkeypatch.setattr(compiled, "processors_of_process", lambda: 2)
+    monkeypatch.setattr(compiled, "subprocess", SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL))
+    folder = tmp_path / "kernels-0"
+    with compiled._compiled_meanwhile(folder, "run_backward"):
+        pass
+    ((command, root),) = started
+    assert root == str(tmp_path)
+    assert "keep_backward" in command[-1]
+    (folder / "cpu").mkdir(parents=True)
+    (folder / "cpu" / "adjoint.run_backward-1.py311.nbi").touch()
+    with compiled._compiled_meanwhile(folder, "run_backward"):
+        pass
+    assert len(started) == 1, "what is there already is not compiled again"
+
+
+def test_who_stops_waiting_for_kernels_leaves_no_process_behind(tmp_path, monkeypatch):
+    processes = []
+
+    def start(command, *, env, **quiet):
+        processes.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], **quiet))
+        return processes[0]
+
+    monkeypatch.setattr(compiled, "processors_of_process", lambda: 2)
+    monkeypatch.setattr(compiled, "subprocess", SimpleNamespace(Popen=start, DEVNULL=subprocess.DEVNULL))
+    with pytest.raises(KeyboardInterrupt), compiled._compiled_meanwhile(tmp_path, "run_backward"):
+        raise KeyboardInterrupt
+    assert processes[0].returncode is not None
 
 
 def _twice(number):

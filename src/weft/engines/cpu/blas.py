@@ -16,12 +16,15 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import get_cython_function_address, intrinsic
 
-# No unsafe assumption about NaN or infinity: failures are found by looking for them.
+# No unsafe assumption about NaN or infinity: failures are found by looking for them. Only kernels call these functions: wrappers by which
+# Python could are a fifth of what there is to compile.
 OPTIONS = {
     "nogil": True,
     "error_model": "numpy",
     "fastmath": {"reassoc", "contract", "nsz"},
     "forceinline": True,
+    "no_cpython_wrapper": True,
+    "no_cfunc_wrapper": True,
 }
 
 

@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import os
 import pathlib
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -23,6 +24,7 @@ from weft.engines.cpu.blas import OPTIONS
 from weft.engines.cpu.blocks import Adjoint, Belief, Frame
 from weft.engines.cpu.draws import Draws, KeptDraws, run_draws_backward, run_draws_forward
 from weft.engines.cpu.filter import Kept, Series, Stretch, run_forward
+from weft.engines.cpu.threads import processors_of_process
 from weft.engines.cpu.work import Work
 from weft.phases import timing
 
@@ -63,11 +65,20 @@ def draw_kernels() -> DrawKernels:
 
 @functools.cache
 def _kernels() -> Kernels:
+    with _loading() as folder:
+        with _compiled_meanwhile(folder, "run_backward"):
+            forward = _compile(run_forward, (Frame, Series, Work, Stretch, Kept, Belief, bool, bool))
+        return Kernels(forward, _backward())
+
+
+def _backward() -> Callable[..., None]:
+    return _compile(run_backward, (Frame, Series, Work, Stretch, Kept, Adjoint, Gradient, bool))
+
+
+def keep_backward() -> None:
+    """Compile the sweep back and leave it in the folder: what the process of `_compiled_meanwhile` is started for."""
     with _loading():
-        return Kernels(
-            _compile(run_forward, (Frame, Series, Work, Stretch, Kept, Belief, bool, bool)),
-            _compile(run_backward, (Frame, Series, Work, Stretch, Kept, Adjoint, Gradient, bool)),
-        )
+        _backward()
 
 
 @functools.cache
@@ -81,7 +92,8 @@ def _draw_kernels() -> DrawKernels:
 
 def _compile(function: Callable, kinds: tuple[Any, ...]) -> Callable:
     """`function` compiled for arguments of these kinds."""
-    dispatcher: Any = numba.njit(cache=bool(SETTINGS.CACHE_DIR), **OPTIONS)(function)  # type: ignore[call-overload]
+    options: Any = OPTIONS | {"no_cpython_wrapper": False, "cache": bool(SETTINGS.CACHE_DIR)}
+    dispatcher: Any = numba.njit(**options)(function)
     dispatcher.compile(tuple(numba.typeof(_example(kind)) for kind in kinds))
     # A call with other types is a mistake here, not a wish for half a minute of compiling.
     dispatcher.disable_compile()
@@ -110,7 +122,7 @@ class _Notice(Listener):
     def on_start(self, event: Event) -> None:
         if not self.said:
             print(
-                "weft: compiling the cpu engine, once on this machine (about half a minute)",
+                "weft: compiling the cpu engine, once on this machine (up to half a minute)",
                 file=sys.stderr,
                 flush=True,
             )
@@ -140,12 +152,34 @@ def cache_folder() -> pathlib.Path | None:
 
 
 @contextlib.contextmanager
-def _loading() -> Iterator[None]:
-    """Point numba at the cache folder meanwhile, and say so if anything is compiled."""
+def _compiled_meanwhile(folder: pathlib.Path | None, name: str) -> Iterator[None]:
+    """Another process compiles the kernel of this name where there is none in `folder` yet: numba compiles one at a time in a process.
+
+    What that process cannot do, for whatever reason, is not in the folder afterwards, and is done here.
+    """
+    is_frozen = getattr(sys, "frozen", False)
+    if folder is None or is_frozen or processors_of_process() < 2 or any(folder.rglob(f"*.{name}-*.nbi")):
+        yield
+        return
+    command = [sys.executable, "-c", f"from {__name__} import keep_backward; keep_backward()"]
+    quiet = subprocess.DEVNULL
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder.parent)}
+            process = subprocess.Popen(command, env=environment, stdin=quiet, stdout=quiet, stderr=quiet)
+            stack.callback(process.wait)
+            # First on the way out, and only where something went wrong here: nobody waits for its work then.
+            stack.push(lambda kind, error, trace: process.kill() if kind is not None else None)
+        yield
+
+
+@contextlib.contextmanager
+def _loading() -> Iterator[pathlib.Path | None]:
+    """Point numba at the cache folder meanwhile, which is handed out, and say so if anything is compiled."""
     before, folder = SETTINGS.CACHE_DIR, cache_folder()
     SETTINGS.CACHE_DIR = "" if folder is None else str(folder)
     try:
         with timing("compile"), install_listener("numba:compile", _Notice()):
-            yield
+            yield folder
     finally:
         SETTINGS.CACHE_DIR = before

@@ -34,11 +34,14 @@ class _Alone:
 _alone = _Alone()
 
 
-def num_processors() -> int:
-    """How many processors this process may use; within `one_processor`, one."""
-    if _alone.holders > 0:
-        return 1
+def processors_of_process() -> int:
+    """How many processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def num_processors() -> int:
+    """The same, but one within `one_processor`."""
+    return 1 if _alone.holders > 0 else processors_of_process()
 
 
 def available_threads(threads: int | None) -> int:
