@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 import weft
-from weft.estimator.components import degenerate_scales
+from weft.estimator.components import degenerate_scales, names_by_scale
 
 PLACES, DAYS = 16, 150
 LATE, LOUD, HIGH = 7, 3, 5
@@ -44,6 +44,26 @@ def test_what_was_tried_is_told(fitted):
     assert any(line.startswith("slow component rough in space") for line in fitted.fitted_.trials)
     assert "tried: local component" in fitted.summary()
     assert fitted.component_names_[:2] == ("slow", "fast")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "times", "expected"),
+    [
+        # As they started.
+        ((500.0, 300.0, 30.0), (100.0, 2.0, 200.0), ("slow", "fast", "local")),
+        # What started as local took all that is wide and lasts, and the other two share the weather.
+        ((400.0, 29.0, 1860.0), (1.3, 1.1, 246.0), ("fast", "local", "slow")),
+    ],
+)
+def test_components_are_called_what_they_have_become(lengths, times, expected):
+    parts = [
+        weft.Separable(space=weft.Matern32([length, 3 * length]), time=weft.Matern12(time), variance=0.5)
+        for length, time in zip(lengths, times, strict=True)
+    ]
+    yearly = weft.Separable(space=weft.Matern32([1.0, 1.0]), time=weft.Periodic(365.0, 1.0))
+    model = weft.Model(weft.SumSeparable([*parts[:2], yearly, parts[2]]), weft.Gaussian(0.1))
+    found = names_by_scale(("slow", "fast", "yearly", "local"), model)
+    assert found == (*expected[:2], "yearly", expected[2])
 
 
 def test_dates_that_are_off_are_listed(fitted, table):

@@ -7,6 +7,7 @@ temperatures in Croatia and 5 % off that of new stations in the United States, M
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import final
 
@@ -52,6 +53,7 @@ __all__ = [
     "choose_components",
     "degenerate_scales",
     "named_components",
+    "names_by_scale",
     "priors_for",
     "scales_of",
 ]
@@ -245,6 +247,32 @@ def priors_for(names: Sequence[str], scales: Scales) -> dict[str, Prior]:
             found[f"kernel.components[{number}].space{scales.path_in_space}.lengthscale"] = scales.reach
             found[f"kernel.components[{number}].time.lengthscale"] = scales.duration
     return found
+
+
+def names_by_scale(names: Sequence[str], model: Model) -> tuple[str, ...]:
+    """The same names, given to the components they now fit best: slow lasts long, fast does not, and local reaches least far.
+
+    A climb knows no names: what started as local may end as the widest component of all.
+    """
+    numbers = [number for number, name in enumerate(names) if name in NAMED]
+    reach, duration = {}, {}
+    for number in numbers:
+        component = model.kernel.components[number]
+        reach[number] = float(np.mean(np.log(np.asarray(component.space.unwrapped.lengthscale))))
+        duration[number] = float(np.log(component.time.lengthscale))
+
+    def fit(order: Sequence[int]) -> float:
+        of = dict(zip((names[number] for number in numbers), order, strict=True))
+        lasting = {SLOW: 1.0, FAST: -1.0}
+        return sum(
+            lasting[name] * duration[number] if name in lasting else -reach[number] for name, number in of.items()
+        )
+
+    best = max(itertools.permutations(numbers), key=fit)
+    found = list(names)
+    for name, number in zip([names[number] for number in numbers], best, strict=True):
+        found[number] = name
+    return tuple(found)
 
 
 def degenerate_scales(model: Model, names: Sequence[str], extent: Float[np.ndarray, " space"]) -> list[str]:

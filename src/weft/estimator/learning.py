@@ -17,7 +17,7 @@ from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, wo
 from weft.estimator.building import Start, build_start, improve_start, with_pseudo_points
 from weft.estimator.calibration import tails_of_places
 from weft.estimator.columns import Measurements, PackedMeasurements, Roles
-from weft.estimator.components import AUTO, FEWEST_ROWS
+from weft.estimator.components import AUTO, FEWEST_ROWS, names_by_scale
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
 from weft.estimator.placement import check_pseudo_points
@@ -143,7 +143,7 @@ def learn(options: Options, roles: Roles, rows: Measurements | PackedMeasurement
     fitted = Fitted(
         roles=roles,
         translation=translation,
-        names=start.names,
+        names=names_by_scale(start.names, result.model),
         posterior=posterior,
         converged=result.converged,
         target_sd=float(np.nanstd(rows.values)),
