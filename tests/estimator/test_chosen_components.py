@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 import weft
+from weft.estimator import building, learning
 from weft.estimator.components import degenerate_scales, names_by_scale
 
 PLACES, DAYS = 16, 150
@@ -135,6 +136,35 @@ def test_degenerate_scales_are_named():
     assert degenerate_scales(fine, ("slow", "fast"), extent) == []
     silent = weft.Model(kernel([100.0, 80.0], 0.7) + kernel([50.0, 80.0], 0.2), weft.Gaussian(1e-10))
     assert "noise is as good as zero" in degenerate_scales(silent, ("slow", "fast"), extent)[0]
+
+
+def test_a_component_that_ended_at_nothing_is_begun_again_elsewhere(caplog):
+    """At a variance of nothing its slope is nothing too, and a climb stays there, although the data have two components."""
+    rng = np.random.default_rng(8)
+    times, places = np.repeat(np.arange(40.0), 12), np.tile(rng.uniform(0, 10, (12, 2)), (40, 1))
+
+    def separable(length: float, time: float, variance: float) -> weft.Separable:
+        return weft.Separable(space=weft.Matern32([length, length]), time=weft.Matern12(time), variance=variance)
+
+    def model(fast: float) -> weft.Model:
+        return weft.Model(separable(8.0, 50.0, 1.0) + separable(3.0, 1.5, fast), weft.Gaussian(0.05))
+
+    empty = weft.Observations(times[:1], places[:1], np.zeros(1), noise_variance=1e6)
+    values = weft.condition(model(1.0), empty).sample(times, places, num=1, seed=1)[0]
+    data = weft.Observations(times, places, values + 0.2 * rng.normal(size=len(times)))
+    options = learning.options_among({"time": "time", "space": ("x", "y"), "target": "value"})
+    start = building.Start(model(1e-12), (), {}, ("slow", "fast"))
+    first = learning.learn_from_parts(options, start, [data], data.num_rows, {"progress": None})
+    extent = np.ptp(places, axis=0)
+    assert degenerate_scales(first.model, start.names, extent)
+    with caplog.at_level("INFO", logger="weft"):
+        found = learning._or_from_elsewhere(options, start, first, [data], extent, {"progress": None})
+    assert "the fast component ended where nothing tells it" in caplog.text
+    assert found.objective > first.objective + 3
+    assert found.num_evaluations > first.num_evaluations
+    assert degenerate_scales(found.model, start.names, extent) == []
+    # What is not degenerate is left alone.
+    assert learning._or_from_elsewhere(options, start, found, [data], extent, {"progress": None}) is found
 
 
 def test_a_field_livelier_in_the_west_is_found_and_kept_in_files(tmp_path):

@@ -8,7 +8,7 @@ temperatures in Croatia and 5 % off that of new stations in the United States, M
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import final
 
 import equinox as eqx
@@ -51,7 +51,9 @@ __all__ = [
     "TRIAL_WORK",
     "Scales",
     "choose_components",
+    "degenerate_components",
     "degenerate_scales",
+    "elsewhere",
     "named_components",
     "names_by_scale",
     "priors_for",
@@ -91,6 +93,8 @@ _STRENGTH_DEVIATION = 0.7
 FEWEST_ROWS = 2_000
 # Variance by that of all components and the noise, below which a component, or the noise, is as good as not there.
 _NOTHING = 1e-4
+# Of the map's size, and of all variance: where a component is put that had ended at nothing.
+_MIDDLING = 0.25
 # Correlation of the mean over places with itself a period later, beyond that half a period later, that asks for a season.
 _ASKS = 0.1
 
@@ -277,14 +281,19 @@ def names_by_scale(names: Sequence[str], model: Model) -> tuple[str, ...]:
 
 def degenerate_scales(model: Model, names: Sequence[str], extent: Float[np.ndarray, " space"]) -> list[str]:
     """What no data can have told, in words: a length that is endless in one direction alone, a component that is not there."""
-    components = model.kernel.components
-    variances = np.array([float(component.variance) for component in components])
+    found = list(degenerate_components(model, names, extent).values())
     noise = getattr(model.likelihood, "variance", None)
-    total = float(variances.sum()) + (0.0 if noise is None else float(noise))
-    found = []
-    for name, component, variance in zip(names, components, variances, strict=True):
-        if variance < _NOTHING * total:
-            found.append(
+    if noise is not None and 0 < float(noise) < _NOTHING**2 * _total_variance(model):
+        found.append("The noise is as good as zero: rows may repeat each other, or a component has taken its place.")
+    return found
+
+
+def degenerate_components(model: Model, names: Sequence[str], extent: Float[np.ndarray, " space"]) -> dict[int, str]:
+    """The components with such scales, by number, and what to say of each."""
+    found, total = {}, _total_variance(model)
+    for number, (name, component) in enumerate(zip(names, model.kernel.components, strict=True)):
+        if float(component.variance) < _NOTHING * total:
+            found[number] = (
                 f"The {name} component has no variance to speak of: leave it out (components=...), it tells nothing."
             )
             continue
@@ -293,14 +302,27 @@ def degenerate_scales(model: Model, names: Sequence[str], extent: Float[np.ndarr
             continue
         ratio = lengths / extent
         if np.any(ratio > _EXTENTS) and np.any(ratio < 1.0):
-            found.append(
+            found[number] = (
                 f"The {name} component is {np.max(ratio):.0f} times as long as the map in one direction and "
                 f"{np.min(ratio):.2g} in another, which makes maps with stripes: leave a column of space out, or give the "
                 "kernel one length for both."
             )
-    if noise is not None and 0 < float(noise) < _NOTHING**2 * total:
-        found.append("The noise is as good as zero: rows may repeat each other, or a component has taken its place.")
     return found
+
+
+def elsewhere(model: Model, numbers: Collection[int], extent: Float[np.ndarray, " space"]) -> Model:
+    """`model` with these of the named components where a climb may find something else: of middling length and strength."""
+    components = list(model.kernel.components)
+    for number in numbers:
+        part = components[number]
+        space = eqx.tree_at(lambda each: each.unwrapped.lengthscale, part.space, _MIDDLING * extent)
+        components[number] = Separable(space=space, time=part.time, variance=_MIDDLING * _total_variance(model))
+    return _with_components(model, components)
+
+
+def _total_variance(model: Model) -> float:
+    noise = getattr(model.likelihood, "variance", None)
+    return sum(float(part.variance) for part in model.kernel.components) + (0.0 if noise is None else float(noise))
 
 
 def _asks_for(data: Observations, period: float) -> bool:

@@ -17,7 +17,14 @@ from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, wo
 from weft.estimator.building import Start, build_start, improve_start, with_pseudo_points
 from weft.estimator.calibration import tails_of_places
 from weft.estimator.columns import Measurements, PackedMeasurements, Roles
-from weft.estimator.components import AUTO, FEWEST_ROWS, names_by_scale
+from weft.estimator.components import (
+    AUTO,
+    FEWEST_ROWS,
+    NAMED,
+    degenerate_components,
+    elsewhere,
+    names_by_scale,
+)
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
 from weft.estimator.placement import check_pseudo_points
@@ -225,14 +232,54 @@ def _learned_small(
             seed=options.seed,
         )
     blocks = small_parts(options, start.model, data)
-    return start, learn_from_parts(options, start, blocks, data.num_rows, fit_options), blocks
+    result = learn_from_parts(options, start, blocks, data.num_rows, fit_options)
+    extent = np.ptp(data.places[:, : translation.num_space - translation.scaling.marks.num_columns], axis=0)
+    extent = np.where(extent > 0, extent, 1.0)
+    return start, _or_from_elsewhere(options, start, result, blocks, extent, fit_options), blocks
+
+
+def _or_from_elsewhere(
+    options: Options,
+    start: Start,
+    result: FitResult,
+    blocks: Sequence[Observations],
+    extent: Float[np.ndarray, " space"],
+    fit_options: dict[str, Any],
+) -> FitResult:
+    """Where named components ended at scales that no data can have told, a climb from others too; the higher end counts."""
+    numbers = [
+        number
+        for number in degenerate_components(result.model, start.names, extent)
+        if start.names[number] in NAMED and result.outcome is not Outcome.INTERRUPTED
+    ]
+    if not numbers:
+        return result
+    logger.info("the %s component ended where nothing tells it; once more from elsewhere", start.names[numbers[0]])
+    # A checkpoint is of the first climb, which a fit that is resumed has done already.
+    again = {name: value for name, value in fit_options.items() if name not in ("checkpoint", "resume")}
+    moved = start._replace(model=elsewhere(result.model, numbers, extent))
+    second = learn_from_parts(options, moved, blocks, result.num_rows, again, is_told=True)
+    best = max(result, second, key=lambda each: each.objective)
+    return dataclasses.replace(
+        best,
+        starts=(*result.starts, *second.starts),
+        num_evaluations=result.num_evaluations + second.num_evaluations,
+        num_engine_calls=result.num_engine_calls + second.num_engine_calls,
+        seconds=result.seconds + second.seconds,
+    )
 
 
 def learn_from_parts(
-    options: Options, start: Start, blocks: Sequence[Observations], num_rows: int, fit_options: dict[str, Any]
+    options: Options,
+    start: Start,
+    blocks: Sequence[Observations],
+    num_rows: int,
+    fit_options: dict[str, Any],
+    *,
+    is_told: bool = False,
 ) -> FitResult:
-    """Parameters of an exact model from parts of a table of so many rows."""
-    if len(blocks) > 1:
+    """Parameters of an exact model from parts of a table of so many rows, which is said unless `is_told` already."""
+    if len(blocks) > 1 and not is_told:
         logger.info(
             "parameters are learned from %d small parts of the table, %s of %s rows, each modelled exactly; "
             "predictions use all of them",
