@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.arrays import AnyArray
+from weft.data.clock import UNIT_SECONDS
 from weft.data.scaling import Scaling
 from weft.estimator.translation import Translation
 from weft.kernels import Alike, Averages, Columns, Kernel, Periodic, Product, Separable, Uneven
@@ -16,6 +17,9 @@ from weft.model import Model
 from weft.training.fitting import FitResult
 
 __all__ = ["describe_components", "describe_noise", "effect_words", "learning_text", "short_number", "summary_text"]
+
+# From so many on, a longer unit says it better.
+_MANY = {"seconds": 120.0, "minutes": 120.0, "hours": 96.0, "days": 1000.0, "weeks": 104.0, "years": np.inf}
 
 
 def describe_components(
@@ -178,4 +182,12 @@ def _time_scale(kernel: Kernel, unit: str) -> str:
     if isinstance(inner, Periodic):
         return f"period {float(inner.period):.4g} {unit}"
     lengthscale = getattr(inner, "lengthscale", None)
-    return "" if lengthscale is None else f"time {short_number(float(lengthscale))} {unit}"
+    return "" if lengthscale is None else f"time {_lasting(float(lengthscale), unit)}"
+
+
+def _lasting(amount: float, unit: str) -> str:
+    """A length of time in units a person would use: 51 days where the clock counts 73,700 minutes."""
+    while unit in UNIT_SECONDS and amount >= _MANY[unit]:
+        further = next(name for name in _MANY if name != "weeks" and UNIT_SECONDS[name] > UNIT_SECONDS[unit])
+        amount, unit = amount * UNIT_SECONDS[unit] / UNIT_SECONDS[further], further
+    return f"{short_number(amount)} {unit}"
