@@ -12,6 +12,9 @@ from weft.domains import positive
 from weft.kernels.base import StateSpace
 from weft.kernels.distances import phase
 
+# Further ratios than are asked for from which the recursion starts.
+FURTHER = 200
+
 
 def bessel_ratios(x: Float[Array, ""], count: int) -> Float[Array, " count"]:
     """I_j(x) / I_(j-1)(x) of modified Bessel functions for j = 1 to `count`.
@@ -19,7 +22,7 @@ def bessel_ratios(x: Float[Array, ""], count: int) -> Float[Array, " count"]:
     Backwards by I_(j-1) - I_(j+1) = (2 j / x) I_j, which damps the error of the start, an approximation for large x of
     the kind of Amos (1974). Right to the last digit for x up to 1500, and to nine digits beyond.
     """
-    last = count + 200
+    last = count + FURTHER
     start = x / (last - 0.5 + jnp.sqrt(last**2 - 0.25 + x**2))
 
     def previous(ratio: Float[Array, ""], j: Float[Array, ""]) -> tuple[Float[Array, ""], Float[Array, ""]]:
@@ -28,6 +31,15 @@ def bessel_ratios(x: Float[Array, ""], count: int) -> Float[Array, " count"]:
 
     _, ratios = jax.lax.scan(previous, start, jnp.arange(last - 1.0, 0.0, -1.0))
     return ratios[::-1][:count]
+
+
+def harmonics(order: int) -> tuple[Float[np.ndarray, " latent"], Float[np.ndarray, "latent latent"]]:
+    """The harmonic of each state, and what a quarter of a turn does to the states."""
+    size = 2 * order + 1
+    quarter_turn = np.zeros((size, size))
+    for j in range(1, size, 2):
+        quarter_turn[j, j + 1], quarter_turn[j + 1, j] = -1.0, 1.0
+    return np.repeat(np.arange(order + 1.0), 2)[1:], quarter_turn
 
 
 class PeriodicForm(StateSpace):
@@ -62,10 +74,7 @@ class PeriodicForm(StateSpace):
         return jnp.eye(self.size)
 
     def transition(self, step: Float[Array, ""]) -> Float[Array, "latent latent"]:
-        harmonic = np.repeat(np.arange(self.order + 1.0), 2)[1:]
-        quarter_turn = np.zeros((self.size, self.size))
-        for j in range(1, self.size, 2):
-            quarter_turn[j, j + 1], quarter_turn[j + 1, j] = -1.0, 1.0
+        harmonic, quarter_turn = harmonics(self.order)
         angle = phase(step, self.period) * harmonic
         return jnp.diag(jnp.cos(angle)) + jnp.sin(angle)[:, None] * quarter_turn
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Exact log evidence of blocks and its slopes, kernel by kernel.
 
-What a kernel is at the places or times of a block, and how that moves with its parameters, is compiled for the kernel alone and for
-several blocks at once: models that are tried one after another share most of theirs. Compiling each model as a whole took longer than
-learning it. Blocks of rows at places of their own get one matrix over the rows, made from the kernels themselves; others a chain.
+What a kernel is at the places or times of several blocks, and how that moves with its parameters, comes in closed form where there is
+one; else it is compiled for the kernel alone, so that models that are tried one after another share most of theirs. Blocks of rows at
+places of their own get one matrix over the rows, made from the kernels themselves; others a chain.
 """
 
-import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,16 +16,34 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray
 from weft.engines.base import Engine
-from weft.engines.dense import DenseEngine, log_gaussian, root_of
+from weft.engines.dense import DenseEngine
 from weft.inference.prior import TimeGrid, component_chain, time_variances
-from weft.inference.sites import NOISE_FLOOR
 from weft.kernels.base import Kernel
+from weft.kernels.closed_forms import (
+    EachWithEach,
+    closed_features,
+    closed_form,
+    has_closed_features,
+    has_closed_form,
+    lower_triangle,
+)
+from weft.kernels.closed_forms_in_time import ChainMatrices, closed_chain, has_closed_chain
 from weft.likelihoods import Gaussian
+from weft.linalg import cholesky_of_several, pull_back_cholesky
 from weft.model import Model
-from weft.state_space.basis import AllPlaces
-from weft.state_space.chain import Chain, ComponentChain, Rows
+from weft.state_space.basis import AllPlaces, has_own_features, reduce_space
+from weft.state_space.chain import ComponentChain
+from weft.training.one_block import (
+    AlongChain,
+    ChainPieces,
+    InChain,
+    InMatrix,
+    MatrixPieces,
+    Pieces,
+    value_and_slopes,
+    value_of,
+)
 from weft.training.padding import PaddedBlock
 from weft.training.parameters import Path, follow
 
@@ -36,39 +53,6 @@ __all__ = ["Batch", "Slopes", "evidence_of", "make_batches", "slopes_of"]
 _BLOCKS_AT_ONCE = 4
 # Matrices of a chain's kernels are small, and compiling for them takes longer than all they will ever compute.
 _QUICKLY = {"xla_backend_optimization_level": 0}
-
-
-class InChain(eqx.Module):
-    """A kernel of space where places are states of a chain: the factor of its covariance, and its variances."""
-
-    weights: Float[AnyArray, "*block place place"]
-    variances: Float[AnyArray, "*block place"]
-
-
-class AlongChain(eqx.Module):
-    """A kernel of time as a chain, and its variances."""
-
-    chain: ComponentChain
-    variances: Float[AnyArray, "*block time"]
-
-
-class InMatrix(eqx.Module):
-    """A kernel of space or time as a matrix."""
-
-    covariance: Float[AnyArray, "*block point point"]
-
-    @property
-    def variances(self) -> Float[AnyArray, " point"]:
-        return jnp.diagonal(self.covariance)
-
-
-class Pieces(eqx.Module):
-    """What a model is at the places and times of a block, or of several, component by component."""
-
-    space: list[InChain | InMatrix]
-    time: list[AlongChain | InMatrix]
-    variance: list[Float[AnyArray, "*block"]]
-    likelihood: Gaussian
 
 
 class Batch(NamedTuple):
@@ -95,87 +79,165 @@ def make_batches(blocks: Sequence[PaddedBlock]) -> list[Batch]:
 class Slopes(NamedTuple):
     """Slopes of the evidence of each block of a batch in the parameters of a model, each where the parameter is."""
 
-    space: list[Kernel]
-    time: list[Kernel]
+    space: list[Any]
+    time: list[Any]
     variance: list[Float[np.ndarray, " block"]]
-    likelihood: Gaussian
+    noise: Float[np.ndarray, " block"]
+    num_blocks: int
 
     def at(self, path: Path) -> Float[np.ndarray, "block number"]:
         """In the parameter with this path, laid out as a vector."""
         if path[0] == "likelihood":
-            node: Any = follow(self.likelihood, path[1:])
+            node: Any = self.noise
         else:
             number, rest = (int(path[2]), path[3:]) if path[1] == "components" else (0, path[1:])
             node = follow(getattr(self, str(rest[0]))[number], rest[1:])
-        return np.asarray(node).reshape(len(node), -1)
+        return np.asarray(node)[: self.num_blocks].reshape(self.num_blocks, -1)
 
 
 def evidence_of(model: Model, batch: Batch, engine: Engine) -> Float[np.ndarray, " block"]:
     """Of an exact model with Gaussian noise, block by block."""
-    pieces = _pieces(model, batch.blocks, engine)
-    return np.array([float(_value(_entry(pieces, number), block, engine)) for number, block in enumerate(batch.singly)])
+    pieces = _of_kernels(model, batch.blocks, engine).pieces
+    return np.array([value_of(_entry(pieces, number), block, engine) for number, block in enumerate(batch.singly)])
 
 
 def slopes_of(model: Model, batch: Batch, engine: Engine) -> tuple[Float[np.ndarray, " block"], Slopes]:
     """The same with its slopes."""
-    pieces = _pieces(model, batch.blocks, engine)
-    found = [_value_and_slopes(_entry(pieces, number), block, engine) for number, block in enumerate(batch.singly)]
+    kernels = _of_kernels(model, batch.blocks, engine)
+    found = [
+        value_and_slopes(_entry(kernels.pieces, number), block, engine) for number, block in enumerate(batch.singly)
+    ]
     # A block that is there to fill the batch has the slopes of the last.
     found += found[-1:] * (len(batch.blocks.values) - batch.num_blocks)
     slopes: Pieces = jax.tree.map(lambda *each: np.stack(each), *(slope for _, slope in found))
-    pull_space, pull_time = (
-        (_pull_space, _pull_time) if _by_matrix(engine) else (_pull_space_quickly, _pull_time_quickly)
-    )
     whole = Slopes(
-        [
-            pull_space(component.space, batch.blocks.places, slope)
-            for component, slope in zip(model.components, slopes.space, strict=True)
-        ],
-        [
-            pull_time(component.time, batch.blocks.grid, slope)
-            for component, slope in zip(model.components, slopes.time, strict=True)
-        ],
+        [of.pull_back(slope) for of, slope in zip(kernels.space, slopes.space, strict=True)],
+        [of.pull_back(slope) for of, slope in zip(kernels.time, slopes.time, strict=True)],
         slopes.variance,
-        slopes.likelihood,
+        slopes.noise,
+        batch.num_blocks,
     )
-    return np.array([float(value) for value, _ in found[: batch.num_blocks]]), _first(whole, batch.num_blocks)
+    return np.array([value for value, _ in found[: batch.num_blocks]]), whole
 
 
-def _by_matrix(engine: Engine) -> bool:
-    return isinstance(engine, DenseEngine)
+class _OfKernel(NamedTuple):
+    """A kernel at the places or times of every block of a batch, and how slopes in that become slopes in its parameters."""
+
+    piece: Any
+    pull_back: Callable[[Any], Any]
 
 
-def _pieces(model: Model, blocks: PaddedBlock, engine: Engine) -> Pieces:
-    """Of every block of a batch."""
+class _OfKernels(NamedTuple):
+    space: list[_OfKernel]
+    time: list[_OfKernel]
+    pieces: Pieces
+
+
+def _of_kernels(model: Model, blocks: PaddedBlock, engine: Engine) -> _OfKernels:
     assert isinstance(model.likelihood, Gaussian)
-    of_space, of_time = (_space, _time) if _by_matrix(engine) else (_space_quickly, _time_quickly)
+    components = model.components
+    if isinstance(engine, DenseEngine):
+        row_places = np.take_along_axis(blocks.places, np.asarray(blocks.place_of_row)[:, :, None], axis=1)
+        of_places, of_times = EachWithEach(row_places), EachWithEach(np.asarray(blocks.grid.times)[:, :, None])
+        space = [_in_matrix(component.space, of_places) for component in components]
+        time = [_in_matrix(component.time, of_times) for component in components]
+    else:
+        pairs = EachWithEach(np.asarray(blocks.places))
+        space = [_in_chain(component.space, pairs) for component in components]
+        time = [_along_chain(component.time, blocks.grid) for component in components]
+    kind = MatrixPieces if isinstance(engine, DenseEngine) else ChainPieces
     count = len(blocks.values)
-    return Pieces(
-        [of_space(component.space, blocks.places) for component in model.components],
-        [of_time(component.time, blocks.grid) for component in model.components],
-        [np.full(count, component.variance) for component in model.components],
-        jax.tree.map(lambda array: np.broadcast_to(array, (count, *np.shape(array))), model.likelihood),
+    pieces: Pieces = kind(
+        [of.piece for of in space],
+        [of.piece for of in time],
+        [np.full(count, component.variance) for component in components],
+        np.full(count, model.likelihood.variance),
+    )
+    return _OfKernels(space, time, pieces)
+
+
+def _in_matrix(kernel: Kernel, pairs: EachWithEach) -> _OfKernel:
+    if not has_closed_form(kernel):
+        return _from_jax(_pairs_of, _pull_pairs, kernel, pairs.first)
+    form = closed_form(kernel, pairs)
+    return _OfKernel(InMatrix(form.value), lambda slopes: form.pull_back(slopes.pairs))
+
+
+def _in_chain(kernel: Kernel, pairs: EachWithEach) -> _OfKernel:
+    if has_own_features(kernel, pairs.width):
+        return (
+            _by_features(kernel, pairs.first)
+            if has_closed_features(kernel)
+            else _from_jax(_weights, _pull_weights, kernel, pairs.first)
+        )
+    if not has_closed_form(kernel):
+        return _from_jax(_weights, _pull_weights, kernel, pairs.first)
+    form = closed_form(kernel, pairs)
+    grams = pairs.matrices(form.value)
+    factors = cholesky_of_several(grams)
+    each = np.arange(pairs.num_points)
+
+    def pull_back(slopes: InChain) -> Any:
+        of_grams = pull_back_cholesky(grams, factors, slopes.weights)
+        of_grams[:, each, each] += slopes.variances
+        return form.pull_back(pairs.pair_slopes(of_grams))
+
+    return _OfKernel(InChain(factors, grams[:, each, each]), pull_back)
+
+
+def _by_features(kernel: Kernel, places: Float[np.ndarray, "block place dim"]) -> _OfKernel:
+    form = closed_features(kernel, places)
+
+    def pull_back(slopes: InChain) -> Any:
+        return form.pull_back(slopes.weights + 2 * form.value * slopes.variances[:, :, None])
+
+    return _OfKernel(InChain(form.value, np.sum(form.value**2, axis=2)), pull_back)
+
+
+def _along_chain(kernel: Kernel, grid: TimeGrid) -> _OfKernel:
+    if not has_closed_chain(kernel):
+        return _from_jax(_chains, _pull_chains, kernel, grid)
+    form = closed_chain(kernel, np.asarray(grid.steps), np.asarray(grid.times))
+    matrices = form.matrices
+    chain = ComponentChain(
+        matrices.transition,
+        matrices.process_noise,
+        matrices.initial,
+        matrices.readout,
+        num_pseudo=0,
+        reversal=form.reversal,
+    )
+
+    def pull_back(slopes: AlongChain) -> Any:
+        own = slopes.chain
+        return form.pull_back(
+            ChainMatrices(own.transition, own.process_noise, own.initial, own.readout, slopes.variances)
+        )
+
+    return _OfKernel(AlongChain(chain, matrices.variances), pull_back)
+
+
+# --- kernels without a closed form here
+# --------------------------------------------------------------------------------------
+
+
+def _from_jax(forward: Any, pull_back: Any, kernel: Kernel, arrays: Any) -> _OfKernel:
+    return _OfKernel(
+        jax.tree.map(np.asarray, forward(kernel, arrays)), lambda slopes: pull_back(kernel, arrays, slopes)
     )
 
 
-# --- one kernel at the places or times of one block
-# --------------------------------------------------------------------------
+def _pairs_of_one(kernel: Kernel, points: Float[Array, "point dim"]) -> InMatrix:
+    row, column = lower_triangle(points.shape[0])
+    return InMatrix(jnp.asarray(kernel.covariance(points, points))[row, column])
 
 
-def _matrix_of_space(kernel: Kernel, places: Float[Array, "place dim"]) -> InMatrix:
-    return InMatrix(kernel(places))
+def _weights_of_one(kernel: Kernel, places: Float[Array, "place dim"]) -> InChain:
+    weights, _ = reduce_space(kernel, AllPlaces(), places).at_data(places)
+    return InChain(weights, jnp.asarray(kernel.variances(places)))
 
 
-def _matrix_of_time(kernel: Kernel, grid: TimeGrid) -> InMatrix:
-    return InMatrix(kernel(jnp.asarray(grid.times)[:, None]))
-
-
-def _factor_of_space(kernel: Kernel, places: Float[Array, "place dim"]) -> InChain:
-    weights, _ = AllPlaces().of(kernel, places).at_data(places)
-    return InChain(weights, kernel.variances(places))
-
-
-def _chain_of_time(kernel: Kernel, grid: TimeGrid) -> AlongChain:
+def _chain_of_one(kernel: Kernel, grid: TimeGrid) -> AlongChain:
     return AlongChain(component_chain(kernel, 0, grid), time_variances(kernel, grid.times))
 
 
@@ -196,66 +258,10 @@ def _for_all(function: Any, **options: Any) -> tuple[Any, Any]:
     return forward, pull_back
 
 
-_space, _pull_space = _for_all(_matrix_of_space)
-_time, _pull_time = _for_all(_matrix_of_time)
-_space_quickly, _pull_space_quickly = _for_all(_factor_of_space, compiler_options=_QUICKLY)
-_time_quickly, _pull_time_quickly = _for_all(_chain_of_time, compiler_options=_QUICKLY)
-
-
-# --- one block
-# ---------------------------------------------------------------------------------------------------------------
-
-
-def _log_evidence(pieces: Pieces, block: PaddedBlock, engine: Engine) -> Float[Array, ""]:
-    place, time = block.place_of_row, block.time_of_row
-    signal = sum(
-        variance * across.variances[place] * along.variances[time]
-        for variance, across, along in zip(pieces.variance, pieces.space, pieces.time, strict=True)
-    )
-    noise = jnp.broadcast_to(pieces.likelihood.noise_variance(block.noise_variance), block.values.shape)
-    noise = jnp.where(block.present, jnp.maximum(noise, NOISE_FLOOR * signal), 1.0)
-    precision = jnp.where(block.present, 1.0 / noise, 0.0)
-    constant = -jnp.sum(jnp.where(block.present, jnp.log(2 * jnp.pi * noise), 0.0)) / 2
-    if _by_matrix(engine):
-        root = root_of(precision)
-        covariance = _covariance(pieces, block)
-        return log_gaussian(root[:, None] * covariance * root[None, :], root * block.values) + constant
-    sites = Rows(block.layout, place, block.values, precision)
-    return engine.log_normaliser(*_chain_and_weights(pieces, block), sites) + constant
-
-
-def _covariance(pieces: Pieces, block: PaddedBlock) -> Float[Array, "row row"]:
-    """Of f at the rows."""
-    total = jnp.zeros(2 * block.values.shape)
-    for variance, across, along in zip(pieces.variance, pieces.space, pieces.time, strict=True):
-        assert isinstance(across, InMatrix)
-        assert isinstance(along, InMatrix)
-        between_places = across.covariance[block.place_of_row][:, block.place_of_row]
-        total += variance * between_places * along.covariance[block.time_of_row][:, block.time_of_row]
-    return total
-
-
-def _chain_and_weights(pieces: Pieces, block: PaddedBlock) -> tuple[Chain, Float[Array, "place bottleneck"]]:
-    parts, weights = [], []
-    for variance, across, along in zip(pieces.variance, pieces.space, pieces.time, strict=True):
-        assert isinstance(across, InChain)
-        assert isinstance(along, AlongChain)
-        parts.append(dataclasses.replace(along.chain, num_pseudo=across.weights.shape[1]))
-        weights.append(jnp.sqrt(variance) * across.weights)
-    return Chain(tuple(parts), block.grid.step_number), jnp.concatenate(weights, axis=1)
-
-
-_value = eqx.filter_jit(_log_evidence)
-
-
-@eqx.filter_jit
-def _value_and_slopes(pieces: Pieces, block: PaddedBlock, engine: Engine) -> tuple[Float[Array, ""], Pieces]:
-    return eqx.filter_value_and_grad(_log_evidence)(pieces, block, engine)
+_pairs_of, _pull_pairs = _for_all(_pairs_of_one)
+_weights, _pull_weights = _for_all(_weights_of_one, compiler_options=_QUICKLY)
+_chains, _pull_chains = _for_all(_chain_of_one, compiler_options=_QUICKLY)
 
 
 def _entry(tree: Any, number: int) -> Any:
-    return jax.tree.map(lambda array: np.asarray(array)[number], tree)
-
-
-def _first(tree: Any, count: int) -> Any:
-    return jax.tree.map(lambda array: np.asarray(array)[:count], tree)
+    return jax.tree.map(lambda array: array[number], tree)
