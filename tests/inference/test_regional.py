@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """A posterior of regions against the dense Gaussian process over all rows, where both can be computed."""
 
+import gc
 import pickle
+import weakref
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import weft
 from weft.inference.regional import condition_regions
 from weft.inference.single import condition
+from weft.scores import crps_gaussian
 
 NOISE = 0.15
 
@@ -81,7 +84,9 @@ def both(request):
 
 def scores(mean, variance, truth):
     z = (truth - mean) / np.sqrt(variance)
-    return np.sqrt(np.mean((truth - mean) ** 2)), np.mean(0.5 * z**2 + 0.5 * np.log(variance)), np.mean(abs(z) < 1.645)
+    density = np.mean(0.5 * z**2 + 0.5 * np.log(variance))
+    crps = np.mean(crps_gaussian(truth, mean, np.sqrt(variance)))
+    return np.sqrt(np.mean((truth - mean) ** 2)), crps, density, np.mean(abs(z) < 1.645)
 
 
 def test_answers_are_nearly_the_exact_ones(both):
@@ -93,9 +98,10 @@ def test_answers_are_nearly_the_exact_ones(both):
     assert np.sqrt(np.mean(((found.mean - mean) / deviation) ** 2)) < 0.07
     assert_allclose(np.sqrt(found.variance), deviation, rtol=0.05)
     exact, ours = scores(mean, deviation**2, problem.truth), scores(*found, problem.truth)
-    assert_allclose(ours[0], exact[0], rtol=0.01)
-    assert abs(ours[1] - exact[1]) < 0.01
-    assert abs(ours[2] - exact[2]) < 0.02
+    assert_allclose(ours[:2], exact[:2], rtol=0.01)
+    assert abs(ours[2] - exact[2]) < 0.01
+    # Of 300 points: one or two on the edge of their interval are half a per cent.
+    assert abs(ours[3] - exact[3]) <= 0.01
 
 
 def test_components_add_up_to_the_whole(both):
@@ -138,7 +144,8 @@ def test_no_step_at_the_borders(both):
     line = np.stack([np.linspace(0.1, 7.9, 600), np.full(600, 2.2)], axis=1)
     times = np.full(600, 5.0)
     found, (mean, covariance) = post.marginals(times, line), problem.dense.joint(times, line)
-    # What regions add to the exact mean moves smoothly: a seam would be a step in it.
+    # What regions add to the exact mean moves smoothly: a seam would be a step in it. The line crosses borders.
+    assert len(np.unique(post.division.cuts.cell_of(post.division.nearness(times, line)))) >= 2
     steps = np.abs(np.diff(found.mean - mean)) / np.sqrt(np.diagonal(covariance)[1:])
     assert steps.max() < 0.03
 
@@ -147,6 +154,7 @@ def test_draws_vary_as_the_exact_posterior_over_areas(both):
     problem, post = both
     corners = np.stack(np.meshgrid(np.linspace(1.0, 7.0, 9), np.linspace(1.0, 5.0, 7)), axis=-1).reshape(-1, 2)
     times = np.full(len(corners), 4.0)
+    assert len(np.unique(post.division.cuts.cell_of(post.division.nearness(times, corners)))) >= 4
     assert not post.is_exact_over(times, corners)
     draws = post.sample(times, corners, num=400, seed=3)
     mean, covariance = problem.dense.joint(times, corners)
@@ -221,3 +229,28 @@ def test_regions_that_disagree_are_told():
     seam = condition_regions(model(), data, num_regions=5).seam(num=100)
     assert 0 <= seam.usual <= seam.largest < 1.0
     assert seam.num_points == 100
+
+
+def test_it_is_let_go_with_all_its_regions_the_moment_nobody_needs_it(both):
+    """Fits make several one after another: waiting for the collector, they were in memory all at once."""
+    problem, _ = both
+    gc.disable()
+    try:
+        post = condition_regions(model(), problem.data, num_regions=3)
+        post.marginals(*problem.asked)
+        kept = weakref.ref(post._here.conditioned(1)), weakref.ref(post)
+        assert kept[0]() is post._here.conditioned(1)
+        del post
+        assert [each() for each in kept] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_regions_beyond_what_is_kept_are_made_again_and_say_the_same(stations, monkeypatch):
+    whole = condition_regions(model(), stations.data, num_regions=7)
+    monkeypatch.setattr("weft.inference.regional.KEPT_BYTES", 1)
+    monkeypatch.setattr("weft.inference.regional.num_processors", lambda: 1)
+    post = condition_regions(model(), stations.data, num_regions=7)
+    for _ in range(2):
+        assert_array_equal(post.marginals(*stations.asked).mean, whole.marginals(*stations.asked).mean)
+    assert len(post._here._kept) == 2

@@ -9,6 +9,8 @@ corrected in each region by what it misses at the rows, and only the corrections
 import functools
 import logging
 import pickle
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -43,8 +45,10 @@ __all__ = ["RegionalPosterior", "condition_regions"]
 
 logger = logging.getLogger("weft")
 
-# Posteriors of regions kept for the next question, in bytes of their weights; others are made again, which is cheap beside asking them.
+# Posteriors of regions kept for the next question, in bytes; others are made again, which is cheap beside asking them. Each takes a
+# matrix of its rows where it is of rows, and else so much for each of them.
 KEPT_BYTES = 512 * 2**20
+BYTES_A_ROW = 200
 # Draws behind the variance of a sum over several regions: known to 5 % then.
 AGGREGATE_DRAWS = 200
 # Points that regions are told of at once: more of them would be in memory several times over.
@@ -129,38 +133,11 @@ class RegionalPosterior(Posterior):
 
     def region(self, number: int) -> SinglePosterior:
         """The posterior of one region, given the rows it sees."""
-        return self._kept_regions(number).posterior
+        return self._here.conditioned(number).posterior
 
     @functools.cached_property
-    def _kept_regions(self) -> Callable[[int], "_Conditioned"]:
-        most = max(len(region.rows) for region in self.division.regions)
-        each = 8 * most**2 if self.division.nearness.with_times else 8 * most
-        return functools.lru_cache(maxsize=max(2 * num_processors(), KEPT_BYTES // max(each, 1)))(self._condition)
-
-    def _condition(self, number: int) -> "_Conditioned":
-        return _Conditioned(self.model, *self.told_to(number), self.engine)
-
-    def told_to(self, number: int) -> tuple[Observations, Float[np.ndarray, "place dim"]]:
-        """The rows that a region sees, and the places it stands on: theirs, and where rows were cut some more of which nothing was
-        seen, so that one size serves all regions.
-        """
-        data = take_rows(self._data, self.division.regions[number].rows)
-        more = self._most_places - len(data.places)
-        if more <= 0:
-            return data, data.places
-        everywhere = self._data.places
-        own = np.asarray(self._data.grouping.place_of_row)[self.division.regions[number].rows]
-        others = np.setdiff1d((own[0] + np.arange(len(data.places) + more)) % len(everywhere), own)[:more]
-        return data, np.concatenate([data.places, everywhere[others]])
-
-    @functools.cached_property
-    def _most_places(self) -> int:
-        """Places that a region is filled up to; none where places were cut, of which each region has as many."""
-        if not self.division.nearness.with_times:
-            return 0
-        place = np.asarray(self._data.grouping.place_of_row)
-        most = max(len(np.unique(place[region.rows])) for region in self.division.regions)
-        return min(padded_size(most), len(self._data.places))
+    def _here(self) -> "_RegionsHere":
+        return _RegionsHere(self.model, self.division, self._data, self.engine)
 
     @functools.cached_property
     def _held_regions(self) -> tuple[Executor, dict[int, Any]]:
@@ -172,11 +149,11 @@ class RegionalPosterior(Posterior):
             self.__dict__["_held_regions"] = (executor, {})
         held = self._held_regions[1]
         if number not in held:
-            held[number] = executor.hold(_RegionHere(self, number))
+            held[number] = executor.hold(_RegionHere(self._here, number))
         return held[number]
 
     def __getstate__(self) -> dict[str, Any]:
-        made_again = ("_kept_regions", "_held_regions", "_most_places")
+        made_again = ("_here", "_held_regions")
         return {name: value for name, value in self.__dict__.items() if name not in made_again}
 
     # --- answers at rows
@@ -465,18 +442,68 @@ class _Conditioned:
         return Sites(np.asarray(self.data.values), 1 / noise, -np.sum(np.log(2 * np.pi * noise)) / 2)
 
 
-class _RegionHere:
-    """One region of a posterior in this process, which keeps what it conditioned; only the region's own rows travel elsewhere."""
+class _RegionsHere:
+    """The regions of a posterior in this process: what each is told, and those conditioned last.
 
-    def __init__(self, owner: RegionalPosterior, number: int):
-        self.owner, self.number = owner, number
+    It knows nothing of the posterior, which could not be let go the moment nobody needs it.
+    """
+
+    def __init__(self, model: Model, division: Division, data: Observations, engine: str | Engine):
+        self.model, self.division, self.data, self.engine = model, division, data, engine
+        most = max(len(region.rows) for region in division.regions)
+        each = max(BYTES_A_ROW * most, 8 * most**2 if division.nearness.with_times else 0)
+        self._most_kept = max(2 * num_processors(), KEPT_BYTES // each)
+        self._kept: OrderedDict[int, _Conditioned] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def conditioned(self, number: int) -> _Conditioned:
+        with self._lock:
+            if number in self._kept:
+                self._kept.move_to_end(number)
+                return self._kept[number]
+        # Two threads that ask for one region at once each make it, and one is let go.
+        made = _Conditioned(self.model, *self.told_to(number), self.engine)
+        with self._lock:
+            self._kept[number] = made
+            while len(self._kept) > self._most_kept:
+                self._kept.popitem(last=False)
+        return made
+
+    def told_to(self, number: int) -> tuple[Observations, Float[np.ndarray, "place dim"]]:
+        """The rows that a region sees, and the places it stands on: theirs, and where rows were cut some more of which nothing was
+        seen, so that one size serves all regions.
+        """
+        data = take_rows(self.data, self.division.regions[number].rows)
+        more = self._most_places - len(data.places)
+        if more <= 0:
+            return data, data.places
+        everywhere = self.data.places
+        own = np.asarray(self.data.grouping.place_of_row)[self.division.regions[number].rows]
+        others = np.setdiff1d((own[0] + np.arange(len(data.places) + more)) % len(everywhere), own)[:more]
+        return data, np.concatenate([data.places, everywhere[others]])
+
+    @functools.cached_property
+    def _most_places(self) -> int:
+        """Places that a region is filled up to; none where places were cut, of which each region has as many."""
+        if not self.division.nearness.with_times:
+            return 0
+        place = np.asarray(self.data.grouping.place_of_row)
+        most = max(len(np.unique(place[region.rows])) for region in self.division.regions)
+        return min(padded_size(most), len(self.data.places))
+
+
+class _RegionHere:
+    """One region in this process, which keeps what it conditioned; only the region's own rows travel elsewhere."""
+
+    def __init__(self, regions: _RegionsHere, number: int):
+        self.regions, self.number = regions, number
 
     def conditioned(self) -> _Conditioned:
-        return self.owner._kept_regions(self.number)
+        return self.regions.conditioned(self.number)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        told = pickle.dumps(self.owner.told_to(self.number), protocol=pickle.HIGHEST_PROTOCOL)
-        return _RegionElsewhere, (self.owner.model, told, self.owner.engine)
+        told = pickle.dumps(self.regions.told_to(self.number), protocol=pickle.HIGHEST_PROTOCOL)
+        return _RegionElsewhere, (self.regions.model, told, self.regions.engine)
 
 
 class _RegionElsewhere(NamedTuple):
