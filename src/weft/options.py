@@ -92,8 +92,15 @@ def _option(section: str, kind: Any, help: str, example: Any, default: Any, word
     return dataclasses.field(default=default, metadata={"written": Written(section, kind, help, shown, words)})
 
 
-def _data(kind: Any, help: str, *, example: Any, default: Any = dataclasses.MISSING) -> Any:
-    return _option("data", kind, help, example, default, {})
+def _data(
+    kind: Any,
+    help: str,
+    *,
+    example: Any,
+    default: Any = dataclasses.MISSING,
+    words: Mapping[str, Any] | None = None,
+) -> Any:
+    return _option("data", kind, help, example, default, words or {})
 
 
 def _model(kind: Any, help: str, *, default: Any, example: Any = None, words: Mapping[str, Any] | None = None) -> Any:
@@ -151,9 +158,10 @@ class Options:
     )
     time_step: str | float | int | None = _data(
         str | float,
-        "Put times on a regular step, such as 1D or 6h; for plain numbers, a number.",
-        default=None,
+        "Put times on a regular step, such as 1D or 6h, or a number where times are; auto where all differ, or exact.",
+        default="auto",
         example="1D",
+        words={"exact": None},
     )
     time_format: str | None = _data(
         str, "How times are written where that is not plain, such as %d/%m/%Y.", default=None, example="%d/%m/%Y"

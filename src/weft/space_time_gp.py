@@ -129,8 +129,10 @@ class SpaceTimeGP(Options):
     for so many, None for one model. `place_offsets` gives each place a level of its own where there are fewer
     pseudo-points than places and it makes a difference.
     `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more component.
-    `time_step` ("1D", "6h") puts times on a regular step; `time_format` ("%d/%m/%Y", as in `strptime`) says how text
-    spells times where that is not plain. `noise_variance`, `exposure`, `trials`, `lower` and `upper` name columns; noise
+    `time_step` ("1D", "6h") puts times on a regular step; "auto" does where nearly every row has a time of its own and times decide
+    the cost, on one of a tenth of the usual time between two rows of a place (`binning_`); None never does. `time_format`
+    ("%d/%m/%Y", as in `strptime`) says how text spells times where that is not plain.
+    `noise_variance`, `exposure`, `trials`, `lower` and `upper` name columns; noise
     variances are of the transformed target. A table to predict may lack these: its rows then have no noise of their
     own, exposure 1, one trial and no limits. `area` names the column of areas that rows are means over, empty at places, and `areas`
     says what they are: a file of polygons named by that column, or a table of points (or its file). `units` of the target are
@@ -560,7 +562,8 @@ class SpaceTimeGP(Options):
         tried = [f"  tried: {line}" for line in fitted.trials]
         learned = learning_text(self.result_, fitted.names)
         habits = [f"  {line}" for line in habits_in_words(fitted)]
-        return "\n".join([fitted.summary(self.units), *learned, *tried, *habits])
+        stepped = [] if self.binning_ is None else [f"  {self.binning_.message}"]
+        return "\n".join([fitted.summary(self.units), *learned, *stepped, *tried, *habits])
 
     @in_float64
     @_timed("write")

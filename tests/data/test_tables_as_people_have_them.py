@@ -339,21 +339,26 @@ def test_dates_that_can_be_read_two_ways_are_refused(folder, capsys) -> None:
 
 
 # 25: nearly every row with a time of its own.
-def test_a_step_is_suggested_where_times_nearly_all_differ() -> None:
+def test_times_that_nearly_all_differ_are_put_on_a_step_and_it_is_said() -> None:
     random = np.random.default_rng(3)
-    when = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.sort(random.integers(0, 30 * 86400, 400)), unit="s")
+    seconds = np.sort(random.integers(0, 30 * 86400, 6000))
     table = pd.DataFrame(
         {
-            "time": when,
-            "lat": random.uniform(40, 50, 400),
-            "lon": random.uniform(0, 9, 400),
-            "value": 1.0 * np.arange(400),
+            "time": pd.Timestamp("2020-01-01") + pd.to_timedelta(seconds, unit="s"),
+            "lat": np.tile(random.uniform(40, 50, 300), 20),
+            "lon": np.tile(random.uniform(0, 9, 300), 20),
+            "value": random.normal(size=6000),
         }
     )
-    assert any('time_step = "1D" (--time-step 1D)' in note for note in weft.survey(table).notes)
-    assert not any(
-        "time_step" in note for note in weft.survey(table.assign(time=pd.date_range("2020", periods=400))).notes
-    )
+    # Each of 300 stations has a row every day and a half.
+    assert any("a step of 3h; " in note and "--time-step exact" in note for note in weft.survey(table).notes)
+    for others in ({"time_step": None}, {"time_step": "1D"}):
+        assert not any("a step of" in note for note in weft.survey(table, **others).notes)
+    daily = table.assign(time=pd.date_range("2000", periods=6000))
+    assert not any("a step of" in note for note in weft.survey(daily).notes)
+    # At ten places a pass over 6,000 times takes no second.
+    few = table.assign(lat=np.tile(np.linspace(40, 50, 10), 600), lon=np.tile(np.linspace(0, 9, 10), 600))
+    assert not any("a step of" in note for note in weft.survey(few).notes)
 
 
 def test_what_is_known_is_not_guessed(folder, capsys) -> None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Tables of every kind in and out: equal numbers, same kind, order, index and time zone."""
 
+import logging
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -212,3 +214,39 @@ def test_levels_that_differ_have_names_that_differ():
     levels = (0.05, 0.5, 0.95, 1e-5, 0.3333333, 0.3333334, 0.9999999)
     names = ["q0.05", "q0.5", "q0.95", "q1e-05", "q0.3333333", "q0.3333334", "q0.9999999"]
     assert [quantile_name(level) for level in levels] == names
+
+
+def test_times_that_all_differ_are_put_on_a_step_of_their_own_and_it_is_said(tmp_path, monkeypatch, caplog):
+    rng = np.random.default_rng(5)
+    places = rng.uniform(0, 9, (40, 2))
+    seconds = (np.arange(60)[None] * 3600 + rng.integers(0, 1800, (40, 60))).ravel()
+    table = pd.DataFrame(
+        {
+            "time": pd.Timestamp("2021-01-01") + pd.to_timedelta(seconds, unit="s"),
+            "x": np.repeat(places[:, 0], 60),
+            "y": np.repeat(places[:, 1], 60),
+            "value": rng.normal(size=2400),
+        }
+    )
+    arguments = {"time": "time", "space": ("x", "y"), "target": "value", "pseudo_points": 4, "habits": None}
+    arguments |= {"max_iterations": 0, "progress": None, "components": ("slow", "fast")}
+    # A pass over so few is no trouble.
+    assert weft.SpaceTimeGP(**arguments).fit(table).binning_ is None
+    monkeypatch.setattr("weft.estimator.translation._STEP_SHARE", 0.0)
+    with caplog.at_level(logging.INFO, logger="weft"):
+        gp = weft.SpaceTimeGP(**arguments).fit(table)
+    assert (gp.binning_.step, gp.binning_.is_chosen) == ("5min", True)
+    assert gp.binning_.num_times_after == len(gp.fitted_.times) < len(np.unique(seconds)) / 2
+    for said in (caplog.text, gp.summary()):
+        assert "times put on a step of 5min" in said
+        assert "time_step=None leaves it" in said
+    gp.save(tmp_path / "gp.weft")
+    again = weft.load(tmp_path / "gp.weft")
+    assert again.binning_ == gp.binning_
+    assert_array_equal(again.predict(table[:50])["mean"], gp.predict(table[:50])["mean"])
+    exact = weft.SpaceTimeGP(**arguments, time_step=None).fit(table)
+    assert exact.binning_ is None
+    assert len(exact.fitted_.times) == len(np.unique(seconds))
+    named = weft.SpaceTimeGP(**arguments, time_step="1h").fit(table)
+    assert (named.binning_.step, named.binning_.is_chosen) == ("1h", False)
+    assert "time_step=None" not in named.summary()

@@ -30,7 +30,7 @@ WRITTEN = {
     "area": ("county", "county", "county"),
     # A file; its name is taken as it is where it says the folder.
     "areas": ("/maps/counties.geojson", "/maps/counties.geojson", "/maps/counties.geojson"),
-    "time_step": (0.25, 0.25, "0.25"),
+    "time_step": ("exact", None, "exact"),
     "time_format": ("%d/%m/%Y", "%d/%m/%Y", "%d/%m/%Y"),
     "units": ("mm", "mm", "mm"),
     "components": (["slow", "local"], ("slow", "local"), "slow,local"),

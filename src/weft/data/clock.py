@@ -51,6 +51,7 @@ class Binning:
     num_times_before: int
     num_times_after: int
     step: str
+    is_chosen: bool = False  # by nobody who was asked
 
     @property
     def num_merged(self) -> int:
@@ -59,9 +60,10 @@ class Binning:
 
     @property
     def message(self) -> str:
+        chosen = ". Nearly every row had a time of its own; time_step=None leaves it" if self.is_chosen else ""
         return (
             f"times put on a step of {self.step}: {self.num_times_before:,} distinct times became "
-            f"{self.num_times_after:,}; {self.num_moved:,} of {self.num_rows:,} rows moved to the start of their step"
+            f"{self.num_times_after:,}; {self.num_moved:,} of {self.num_rows:,} rows moved to the start of their step{chosen}"
         )
 
 

@@ -3,7 +3,7 @@
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -23,10 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["ColumnGuesses", "Counts", "Guess", "count_table", "guess_columns"]
 
 _SAMPLE_ROWS = 2000
-# Times nearly all differ where so many of a hundred rows have one of their own; steps to put them on, in seconds.
-_NEARLY_ALL = 0.9
-_FEWEST_ROWS = 200
-_STEPS = {"1min": 60, "10min": 600, "1h": 3600, "6h": 21600, "1D": 86400, "1W": 604800}
 _TIME_WORDS = ("time", "date", "datetime", "timestamp", "day", "hour", "month", "year", "t")
 _STATION_WORDS = frozenset(
     {"station", "site", "sensor", "stationid", "siteid", "location", "gauge", "buoy", "well", "id"}
@@ -87,7 +83,7 @@ class Counts:
     width_km: float | None
     advice: Advice
     sentinels: tuple[Sentinel, ...]
-    suggested_step: str | None
+    chosen_step: str | float | None  # that times are put on, unless a step is named
     notes: tuple[str, ...]
 
     @property
@@ -148,10 +144,12 @@ def count_table(
     missing: Sequence[float] = (),
     area: str | None = None,
     clock: Clock | None = None,
+    step_for: Callable[..., str | float | None] | None = None,
 ) -> Counts:
     """Counts over all rows; a table that cannot be used raises as the readers of its columns do.
 
-    Rows that are means over an `area` need not say where they are.
+    Rows that are means over an `area` need not say where they are. Where a step is to be chosen for times, `step_for` tells which, of
+    the clock, times, numbers of places and values.
     """
     times_column = times_of(table, time)
     clock = learn_clock(times_column, time, text_format=time_format) if clock is None else clock
@@ -194,7 +192,7 @@ def count_table(
         width_km=_width_km(at_place),
         advice=advise(times, place, values, step),
         sentinels=find_sentinels(values),
-        suggested_step=_suggested_step(clock, times, distinct, len(place_rows)),
+        chosen_step=None if step_for is None else step_for(clock, times, place, values),
         notes=(),
     )
     return dataclasses.replace(counts, notes=_notes(counts, target))
@@ -259,21 +257,6 @@ def _kind_words(clock: Clock) -> str:
         "date": "dates",
         "datetime": "times",
     }[clock.kind]
-
-
-def _suggested_step(
-    clock: Clock, times: Float[np.ndarray, " row"], distinct: Float[np.ndarray, " time"], num_places: int
-) -> str | None:
-    """A step on which ten rows share a time, where nearly all times differ and follow no step of their own."""
-    if len(times) < _FEWEST_ROWS or len(distinct) < _NEARLY_ALL * len(times) or num_places == 1:
-        return None
-    steps = np.diff(distinct)
-    if clock.unit not in UNIT_SECONDS or np.mean(np.isclose(steps, np.median(steps))) > 0.5:
-        return None
-    for words, seconds in _STEPS.items():
-        if len(np.unique(np.floor(distinct * (UNIT_SECONDS[clock.unit] / seconds)))) <= len(times) / 10:
-            return words
-    return None
 
 
 def _space_objection(columns: "dict[str, pd.Series]") -> str | None:
@@ -388,10 +371,10 @@ def _notes(counts: Counts, target: str) -> tuple[str, ...]:
             f"{rows} {target!r} = {sentinel.value:g}, far from all others: a code for a missing value? If so, say "
             f"missing = [{sentinel.value:g}] (--missing={sentinel.value:g})"
         )
-    if counts.suggested_step is not None:
+    if counts.chosen_step is not None:
         notes.append(
-            f"nearly every row has a time of its own ({counts.num_times:,} times); time_step = "
-            f'"{counts.suggested_step}" (--time-step {counts.suggested_step}) would make a fit much shorter'
+            f"nearly every row has a time of its own ({counts.num_times:,} times), and a fit would take long: times are put on a step "
+            f'of {counts.chosen_step}; time_step = "exact" (--time-step exact) leaves them as they are'
         )
     if counts.num_places == 1:
         notes.append("all rows are at one place, so nothing can be learned about space")

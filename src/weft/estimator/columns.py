@@ -14,7 +14,7 @@ from weft.data.missing import target_values, without_missing
 from weft.data.observations import ROW_EXTRAS
 from weft.data.packed import PackedTable, Repeated
 from weft.data.scaling import Column
-from weft.data.tables import Table, as_table, numbers
+from weft.data.tables import Table, as_table, distinct_rows, numbers
 from weft.phases import timing
 
 __all__ = [
@@ -213,6 +213,14 @@ class Measurements:
     def covariates_of_rows(self) -> dict[str, Float[np.ndarray, " row"]]:
         return self.covariates
 
+    def numbered_places(self) -> Int[np.ndarray, " row"]:
+        """The number of each row's place among those that differ in space."""
+        return distinct_rows(list(self.space.values()))[1]
+
+    def of_each_row(self, numbers: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+        """What was made of `time`, row by row."""
+        return numbers
+
     def by_time(self, numbers: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
         """What was made of `time`, for all rows."""
         return numbers
@@ -277,6 +285,12 @@ class PackedMeasurements:
         return {name: column[self.place_of_row] for name, column in self.covariates.items()}
 
     # As of `Measurements`.
+
+    def numbered_places(self) -> Int[np.ndarray, " row"]:
+        return distinct_rows(list(self.space.values()))[1][self.place_of_row]
+
+    def of_each_row(self, numbers: Float[np.ndarray, " time"]) -> Float[np.ndarray, " row"]:
+        return numbers[self.time_of_row]
 
     def by_time(self, numbers: Float[np.ndarray, " time"]) -> Repeated:
         return Repeated(numbers, self.time_of_row)

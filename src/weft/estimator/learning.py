@@ -34,7 +34,7 @@ from weft.inference.habits import Habit
 from weft.inference.habits.shift import find_shift
 from weft.inference.posterior import Posterior
 from weft.inference.with_habits import field_model, find_habits, tell, with_habits
-from weft.likelihoods import Gaussian
+from weft.likelihoods import Gaussian, Likelihood
 from weft.model import Model
 from weft.options import Options
 from weft.phases import timing
@@ -49,6 +49,7 @@ __all__ = [
     "learn",
     "learn_from_parts",
     "learns_small",
+    "models_rows",
     "names_of_habits",
     "options_among",
     "small_parts",
@@ -110,6 +111,7 @@ def translation_for(options: Options, roles: Roles, rows: Measurements | PackedM
         transform=options.transform,
         standardise=is_standardised(likelihood),
         time_step=options.time_step,
+        by_rows=models_rows(options, likelihood),
         time_format=options.time_format,
         local=roles.local,
     )
@@ -120,6 +122,8 @@ def learn(options: Options, roles: Roles, rows: Measurements | PackedMeasurement
     """Everything from rows; `fit_options` go to `weft.fit`."""
     translation = translation_for(options, roles, rows)
     binning = rows.binning(translation.clock, roles.time)
+    if binning is not None and options.time_step == AUTO:
+        binning = dataclasses.replace(binning, is_chosen=True)
     data = translation.observations(rows)
     habits = names_of_habits(options) if isinstance(likelihood_from(options.likelihood), Gaussian) else ()
     # Dates before anything is learned: rows a day late look like noise, and like a field that forgets overnight.
@@ -200,15 +204,19 @@ def learns_small(options: Options, model: Model, data: Observations, num_space: 
     A bound with as many pseudo-points as a budget allows learns the wrong parameters of a wide table: on ocean floats its
     noise had swallowed the eddies. Places with covariates are told apart by them, which is another matter.
     """
+    return models_rows(options, model.likelihood) and model.mean is None and data.places.shape[1] == num_space
+
+
+def models_rows(options: Options, likelihood: Likelihood) -> bool:
+    """The same as far as no table is needed for it."""
     return (
         isinstance(options.learning_rows, str)
         and options.learning_rows == "auto"
         and isinstance(options.pseudo_points, str)
         and options.regions is not None
         and options.power == 0.0
-        and isinstance(model.likelihood, Gaussian)
-        and model.mean is None
-        and data.places.shape[1] == num_space
+        and isinstance(likelihood, Gaussian)
+        and not options.covariates
     )
 
 

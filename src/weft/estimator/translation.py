@@ -5,18 +5,25 @@ import dataclasses
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from weft.data.areas import Members, make_areas
 from weft.data.categories import MISSING, Category, Labels, learn_category
 from weft.data.clock import Clock, learn_clock
 from weft.data.observations import ROW_EXTRAS, Observations
 from weft.data.scaling import Scaling, TargetScaling, centre_and_scale, learn_scaling, learn_target
+from weft.data.steps import MOST_ROWS_A_TIME, suitable_step
 from weft.data.tables import distinct_rows
+from weft.estimator.budget import PASS_WORK, work_of
 from weft.estimator.columns import Measurements, PackedMeasurements
 from weft.likelihoods import RowExtras
 
-__all__ = ["Translation", "learn_translation"]
+__all__ = ["Translation", "learn_translation", "step_for"]
+
+# Of a slow component and a fast one, as of those that a model starts with.
+_LATENT = (2, 1)
+# Of the budget of a pass: what one over all times may take, some seconds, before fewer are worth the little that a step loses.
+_STEP_SHARE = 0.1
 
 
 @final
@@ -139,12 +146,16 @@ def learn_translation(
     transform: str | None,
     standardise: bool,
     time_step: str | float | int | None,
+    by_rows: bool = True,
     time_format: str | None = None,
     local: tuple[str, ...] = (),
     area: str | None = None,
     members: Members | None = None,
 ) -> Translation:
-    """The translation of these rows; rows nothing can be learned from are refused in a sentence."""
+    """The translation of these rows; rows nothing can be learned from are refused in a sentence.
+
+    A `time_step` of "auto" is one where it is worth it, which depends on whether models may be of rows (`by_rows`).
+    """
     if rows.num_rows == 0:
         raise ValueError("the table has no rows; give at least a few measurements")
     assert rows.values is not None
@@ -152,7 +163,10 @@ def learn_translation(
     present = ~np.isnan(rows.values)
     if present.sum() < 2:
         raise ValueError(f"only one row has a value of {target_name!r}; a model needs more than one")
-    clock = learn_clock(rows.time, time_name, time_step=time_step, text_format=time_format)
+    is_free = isinstance(time_step, str) and time_step == "auto"
+    clock = learn_clock(rows.time, time_name, time_step=None if is_free else time_step, text_format=time_format)
+    if is_free:
+        clock = dataclasses.replace(clock, time_step=_chosen_step(clock, rows, time_name, by_rows))
     scaling = _learn_scaling(rows, area, members)
     times, somewhere = clock.numbers(rows.time, time_name)[rows.times_of(present)], rows.places_of(present)
     one_place = len(distinct_rows([column[somewhere] for column in rows.space.values()])[0]) == 1
@@ -164,6 +178,34 @@ def learn_translation(
     categories = tuple(learn_category(labels[somewhere], name) for name, labels in rows.categories.items())
     covariates = _learn_covariates(rows.covariates_of_rows)
     return Translation(clock, scaling, covariates, target, time_name, target_name, categories, local)
+
+
+def _chosen_step(
+    clock: Clock, rows: Measurements | PackedMeasurements, time_name: str, by_rows: bool
+) -> str | float | None:
+    times = clock.numbers(rows.time, time_name)
+    if rows.num_rows > MOST_ROWS_A_TIME * len(np.unique(times)):
+        return None
+    assert rows.values is not None
+    return step_for(clock, rows.of_each_row(times), rows.numbered_places(), rows.values, by_rows=by_rows)
+
+
+def step_for(
+    clock: Clock,
+    times: Float[np.ndarray, " row"],
+    place: Int[np.ndarray, " row"],
+    values: Float[np.ndarray, " row"],
+    *,
+    by_rows: bool,
+) -> str | float | None:
+    """`suitable_step` where a pass over all times, each place standing for itself, would take long."""
+    num_places = int(place.max()) + 1
+    if (
+        work_of([(num_places, latent) for latent in _LATENT], np.unique(times, return_counts=True)[1])
+        <= _STEP_SHARE * PASS_WORK
+    ):
+        return None
+    return suitable_step(clock, times, place, values, by_rows=by_rows)
 
 
 def _learn_scaling(rows: Measurements | PackedMeasurements, area: str | None, members: Members | None) -> Scaling:
