@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Regions behind an estimator: asked for, chosen, listed, saved, updated."""
 
+import logging
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +10,7 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
+from weft.estimator.budget import PASS_WORK
 from weft.estimator.wide import regional_of
 from weft.inference.regional import RegionalPosterior
 from weft.report.regions import region_figures, region_words
@@ -175,3 +178,43 @@ def test_one_model_has_no_regions_to_tell_of(table):
     assert regional_of(one.posterior_) is None
     assert region_words(one.fitted_) == []
     assert region_figures(one) == ()
+
+
+def test_of_a_long_series_stretches_tell_of_places_and_are_held_out(monkeypatch, caplog):
+    """A region goes through the whole series whatever it is asked: two passes to fit and four to score took an hour at 7,000 days."""
+    rng = np.random.default_rng(2)
+    stations = pd.DataFrame({"lon": rng.uniform(0, 9, 16), "lat": rng.uniform(40, 50, 16)})
+    table = stations.merge(pd.DataFrame({"time": pd.date_range("2020-01-01", periods=40)}), how="cross")
+    table["value"] = np.sin(table["lon"]) + rng.normal(size=len(table))
+    monkeypatch.setattr("weft.inference.habits.noise._FEWEST_ROWS", 2.0)
+    monkeypatch.setattr("weft.estimator.calibration._FEWEST_ROWS", 50)
+    seen = []
+
+    def asking(found, *arguments):
+        seen.append(found.rows.num_rows)
+        return answered(found, *arguments)
+
+    answered = RegionalPosterior._map
+    monkeypatch.setattr(RegionalPosterior, "_map", asking)
+    arguments = ARGUMENTS | {"max_iterations": 0, "components": ("slow", "fast")}
+
+    def scored(share):
+        """With budgets of this share of what a pass takes."""
+        monkeypatch.setattr("weft.estimator.wide.work_of_regions", lambda model, data: PASS_WORK / share)
+        monkeypatch.setattr("weft.estimator.validation.EVALUATION_WORK", PASS_WORK)
+        seen.clear()
+        with caplog.at_level(logging.INFO, logger="weft"):
+            gp = weft.SpaceTimeGP(**arguments, regions=2).fit(table)
+            return gp.cross_validate(table, by="random", output="rows")
+
+    whole = scored(0.6)
+    assert min(seen) >= 0.7 * len(table)
+    assert "of the series" not in caplog.text
+    part = scored(0.25)
+    assert max(seen) <= 0.25 * len(table)
+    assert "what places have of their own is looked for in one stretch of the series, 160 of 640 rows" in caplog.text
+    assert (
+        "held out by random: one of 5 folds predicted, from and of 160 rows in stretches of the series" in caplog.text
+    )
+    assert set(part["row"]) < set(whole["row"])
+    assert part["time"].nunique() <= 10

@@ -29,7 +29,7 @@ from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
 from weft.estimator.placement import check_pseudo_points
 from weft.estimator.translation import Translation, learn_translation
-from weft.estimator.wide import answering
+from weft.estimator.wide import answering, rows_to_ask
 from weft.inference.habits import Habit
 from weft.inference.habits.shift import find_shift
 from weft.inference.posterior import Posterior
@@ -357,12 +357,15 @@ def answer_with_habits(
         field = given(result.model)(tell(level, told))
     of_map = None if own is None else own.noise(result.model)
     noise: tuple[Habit, ...] = (of_map,) if of_map is not None else ()
+    some = rows_to_ask(field, data) if "noise" in names else data
     if own is None:
-        noise = find_habits(tuple(name for name in later if name == "noise"), field, tell(level, told), num_space)
+        of_places = tuple(name for name in later if name == "noise")
+        asked = tell((*dated, *level), some)
+        noise = find_habits(of_places, field if some is data else given(result.model)(asked), asked, num_space)
     habits = (*dated, *level, *noise)
     field_of = given(field_model(habits, result.model))
     if "noise" in names:
-        tails = tails_of_places(field_of, data, habits, num_space if num_map is None else num_map, options.seed)
+        tails = tails_of_places(field_of, some, habits, num_space if num_map is None else num_map, options.seed)
         habits = habits if tails is None else (*habits, tails)
     # The field has seen just these rows already where nobody has a habit.
     return result, with_habits(field_of, data, habits) if habits else field

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Float, Int
 
 from weft.arrays import require_whole
-from weft.estimator.budget import num_folds_within, work_of_model
+from weft.estimator.budget import EVALUATION_WORK, num_folds_within, work_of_model
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.evaluation import Sheet, joined, make_sheet, rows_frame, score_beside_baselines, tidy_scores
 from weft.estimator.fitted import Fitted
@@ -18,6 +18,7 @@ from weft.estimator.forecasting import in_clock_units
 from weft.estimator.lead_times import scores_by_lead, splits_ahead, with_leads
 from weft.estimator.learning import learn, translation_for
 from weft.estimator.translation import Translation
+from weft.estimator.wide import stretches_to_ask
 from weft.folds import assign_folds, splits
 from weft.inference.executor import current_executor
 from weft.options import Options
@@ -45,8 +46,8 @@ def cross_validate(
     """Scores of each held-out row (`output="rows"`) or summed up; `fitted` keeps its parameters, None learns each time.
 
     Rows without a value are left out of every fold: they teach nothing and cannot be scored. Without `num_folds` there
-    are five, of which a large model predicts as many as its work allows. With a `horizon`, folds are forecasts from as many
-    origins, and scores are also told by lead time.
+    are five, of which a large model predicts as many as its work allows, and regions of a long series one, in stretches of it. With a
+    `horizon`, folds are forecasts from as many origins, and scores are also told by lead time.
     """
     if output not in OUTPUTS:
         raise ValueError(f"output must be one of {', '.join(OUTPUTS)}; it is {output!r}")
@@ -60,17 +61,20 @@ def cross_validate(
         held_out = splits(folds, by)
     else:
         present, held_out = ahead_of(sheet, translation, by, horizon, count)
-    predicted = count if num_folds is not None or fitted is None else _folds_worth(fitted, count)
+    is_free = num_folds is None and fitted is not None
+    inside = _rows_worth(fitted, sheet.times) if is_free and by != "time" else None
+    predicted = 1 if inside is not None else _folds_worth(fitted, count) if is_free else count
     if predicted < count:
         logger.info(
-            "held out by %s: %s of %d folds predicted, since each takes a pass over all rows; folds=%d predicts all",
+            "held out by %s: %s of %d folds predicted%s, since each takes a pass over all rows; folds=%d predicts all",
             by,
             "one" if predicted == 1 else predicted,
             count,
+            "" if inside is None else f", from and of {np.count_nonzero(inside):,} rows in stretches of the series",
             count,
         )
     parts = [
-        (fold, present[train], present[test])
+        (fold, *(rows if inside is None else rows[inside[rows]] for rows in (present[train], present[test])))
         for fold, (train, test) in enumerate(itertools.islice(held_out, predicted))
     ]
     told = _Told(options, roles, rows, fitted, translation, sheet, seed, by == "time")
@@ -143,8 +147,14 @@ def folds_of(
     return present, assign_folds(by, sheet.times[present], sheet.places[present], num_folds=count, seed=seed)
 
 
-def _folds_worth(fitted: Fitted, count: int) -> int:
-    batches = fitted.batches
-    if not batches:
+def _folds_worth(fitted: Fitted | None, count: int) -> int:
+    batches = () if fitted is None else fitted.batches
+    if fitted is None or not batches:
         return count
     return num_folds_within(work_of_model(fitted.model, batches[0]), count)
+
+
+def _rows_worth(fitted: Fitted | None, times: Float[np.ndarray, " row"]) -> Bool[np.ndarray, " row"] | None:
+    """Which rows a fold is seen and predicted in, where regions of so long a series would take minutes for all; None for all."""
+    stretches = None if fitted is None else stretches_to_ask(fitted.posterior, times, EVALUATION_WORK)
+    return None if stretches is None else stretches.chosen[np.unique(times, return_inverse=True)[1]]

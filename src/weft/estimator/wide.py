@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from weft.arrays import require_whole
-from weft.data.observations import Observations, places_repeat
+from weft.data.observations import Observations, places_repeat, take_rows
 from weft.data.places import distinct_places
 from weft.engines.dense import DenseEngine
-from weft.estimator.budget import PASS_WORK
+from weft.estimator.budget import PASS_WORK, Stretches, choose_stretches
 from weft.estimator.placement import choose_pseudo_points
-from weft.inference.division import Division
+from weft.inference.division import Division, work_of_regions
 from weft.inference.exact_work import exact_work
 from weft.inference.posterior import Posterior
 from weft.inference.prior import time_variances_at, unexplained_at_data
@@ -26,7 +27,7 @@ from weft.model import Model
 from weft.options import Options
 from weft.phases import timing
 
-__all__ = ["answering", "regional_of", "regions_table", "unexplained_variance"]
+__all__ = ["answering", "regional_of", "regions_table", "rows_to_ask", "stretches_to_ask", "unexplained_variance"]
 
 logger = logging.getLogger("weft")
 
@@ -35,6 +36,8 @@ logger = logging.getLogger("weft")
 MOST_UNEXPLAINED = 0.1
 # Of the budget of a pass: what one matrix over all rows may take, since regions of rows answer as well and take a tenth of it.
 MATRIX_SHARE = 0.125
+# By its budget: what a question about a whole series may take before it is asked about stretches of it.
+FAR_MORE = 2.0
 # Places whose unexplained variance is looked at.
 PLACES_LOOKED_AT = 2000
 
@@ -116,6 +119,36 @@ def regional_of(posterior: Posterior) -> RegionalPosterior | None:
     while isinstance(posterior, PosteriorWithHabits):
         posterior = posterior.field
     return posterior if isinstance(posterior, RegionalPosterior) else None
+
+
+def stretches_to_ask(posterior: Posterior, times: Float[np.ndarray, " row"], most: float) -> Stretches | None:
+    """Which of the distinct `times` of rows to ask regions about, where a question about all rows takes far more work than `most`.
+
+    None where it does not, or one model answers, which was made to keep to its budget. A region of a long series goes through all of it
+    whatever it is asked; what is looked for in some stretches is found as well.
+    """
+    regional = regional_of(posterior)
+    if regional is None or regional.division.nearness.with_times:
+        return None
+    num_times = len(np.unique(times))
+    work = work_of_regions(regional.model, regional.rows) * num_times / len(regional.times)
+    return choose_stretches(np.full(num_times, work / num_times), most) if work > FAR_MORE * most else None
+
+
+def rows_to_ask(posterior: Posterior, data: Observations) -> Observations:
+    """Those of `data` that habits are looked for in."""
+    stretches = stretches_to_ask(posterior, data.row_times, PASS_WORK)
+    if stretches is None:
+        return data
+    # Times none of whose rows has a value are among those of the data, and of no row.
+    rows = np.flatnonzero(stretches.chosen[np.unique(data.row_times, return_inverse=True)[1]])
+    logger.info(
+        "what places have of their own is looked for in %s of the series, %s of %s rows",
+        "one stretch" if stretches.num_stretches == 1 else f"{stretches.num_stretches} stretches",
+        f"{len(rows):,}",
+        f"{data.num_rows:,}",
+    )
+    return take_rows(data, rows)
 
 
 def regions_table(posterior: Posterior, columns_of: Callable[[np.ndarray], Mapping[str, np.ndarray]]) -> Any:
