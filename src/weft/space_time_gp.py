@@ -52,7 +52,7 @@ from weft.estimator.suggesting import suggest
 from weft.estimator.summary import learning_text
 from weft.estimator.validation import cross_validate
 from weft.estimator.virtual_station import rows_at
-from weft.estimator.wide import regions_table
+from weft.estimator.wide import regions_table, who_answers
 from weft.inference.prediction import check_of
 from weft.inference.watching import tasks_shown
 from weft.likelihoods import RowExtras
@@ -563,7 +563,8 @@ class SpaceTimeGP(Options):
         learned = learning_text(self.result_, fitted.names)
         habits = [f"  {line}" for line in habits_in_words(fitted)]
         stepped = [] if self.binning_ is None else [f"  {self.binning_.message}"]
-        return "\n".join([fitted.summary(self.units), *learned, *stepped, *tried, *habits])
+        answering = [f"  {line}" for line in who_answers(fitted.posterior)]
+        return "\n".join([fitted.summary(self.units), *learned, *answering, *stepped, *tried, *habits])
 
     @in_float64
     @_timed("write")

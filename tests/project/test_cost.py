@@ -3,10 +3,14 @@
 
 import itertools
 
+import numpy as np
 import pytest
 
 import weft
 from tests.estimator.tables import station_table
+from weft.data.observations import take_rows
+from weft.inference.regional import condition_regions
+from weft.options import Options
 from weft.project import cost
 from weft.project.prepared import prepare
 
@@ -22,3 +26,18 @@ def test_a_fit_is_compilations_evaluations_and_passes():
     expected = 3.0 * cost.COMPILED_ALWAYS + 2.0 * (cost.EVALUATIONS_OF_PARTS + cost.PASSES)
     assert found.fit_seconds == pytest.approx(expected)
     assert found.num_learning_rows == 149
+
+
+def test_how_many_regions_would_answer_is_told_before():
+    rng = np.random.default_rng(8)
+    model = weft.Model(weft.Separable(space=weft.Matern32([0.2, 0.2]), time=weft.Matern12(2.0)), weft.Gaussian(0.1))
+    data = weft.Observations(rng.uniform(0, 9, 9000), rng.uniform(0, 9, (9000, 2)), rng.normal(size=9000))
+    arguments = {"time": "time", "space": ("x", "y"), "target": "value"}
+    expected = condition_regions(model, data).num_regions
+    assert cost._num_regions(Options(**arguments), model, data, 2) == expected > 20
+    assert cost._num_regions(Options(**arguments, regions=7), model, data, 2) == 7
+    assert cost._num_regions(Options(**arguments, regions=None), model, data, 2) == 0
+    assert cost._num_regions(Options(**arguments), model, take_rows(data, np.arange(300)), 2) == 0
+    said = dict(cost.Cost(1, 2, 3.0, 4.0, 5, 60, expected).lines())
+    assert said["regions to answer, about"] == str(expected)
+    assert "pseudo-points in all" not in said

@@ -17,7 +17,7 @@ from weft.estimator.placement import choose_pseudo_points
 from weft.inference.division import Division, work_of_regions
 from weft.inference.exact_work import exact_work
 from weft.inference.posterior import Posterior
-from weft.inference.prior import time_variances_at, unexplained_at_data
+from weft.inference.prior import signal_variances_at, time_variances_at, unexplained_at_data
 from weft.inference.regional import RegionalPosterior, condition_regions
 from weft.inference.single import condition
 from weft.inference.with_habits import PosteriorWithHabits
@@ -27,7 +27,16 @@ from weft.model import Model
 from weft.options import Options
 from weft.phases import timing
 
-__all__ = ["answering", "regional_of", "regions_table", "rows_to_ask", "stretches_to_ask", "unexplained_variance"]
+__all__ = [
+    "answering",
+    "one_model",
+    "regional_of",
+    "regions_table",
+    "rows_to_ask",
+    "stretches_to_ask",
+    "unexplained_variance",
+    "who_answers",
+]
 
 logger = logging.getLogger("weft")
 
@@ -51,26 +60,39 @@ def answering(options: Options, model: Model, data: Observations, num_space: int
     one model always.
     Regions are not for a model whose pseudo-points were asked for, nor where places have covariates, whose effects all places share.
     """
+    one = one_model(options, model, data, num_space)
+    if one is not None:
+        return condition(one, data, power=options.power, engine=options.engine)
+    asked = None if isinstance(options.regions, str) or options.regions is None else int(options.regions)
+    found = condition_regions(_exact(model), data, num_regions=asked, engine=options.engine)
+    if asked is None:
+        logger.info(
+            "%d regions answer, each exactly: the pseudo-points that one model may have would leave too much unexplained",
+            found.num_regions,
+        )
+    return found
+
+
+def one_model(options: Options, model: Model, data: Observations, num_space: int) -> Model | None:
+    """The model that answers for all of `data` as `answering` says, exact or with pseudo-points; None where regions do."""
     check_regions(options.regions)
-    how: dict[str, Any] = {"power": options.power, "engine": options.engine}
     may_have_regions = isinstance(options.pseudo_points, str) and data.places.shape[1] == num_space
-    exact = Model(model.kernel, model.likelihood, None, model.mean)
     if options.regions is None or not may_have_regions:
-        return condition(model, data, **how)
+        return model
     if not isinstance(options.regions, str):
-        return condition_regions(exact, data, num_regions=int(options.regions), engine=options.engine)
+        return None
+    exact = _exact(model)
     if _is_cheap(exact, data):
-        return condition(exact, data, **how)
+        return exact
     if places_repeat(data) or not model.is_exact:
         sparse = _with_points(options, model, data, num_space)
         if unexplained_variance(sparse, data) <= MOST_UNEXPLAINED * _noise_variance(model):
-            return condition(sparse, data, **how)
-    found = condition_regions(exact, data, engine=options.engine)
-    logger.info(
-        "%d regions answer, each exactly: the pseudo-points that one model may have would leave too much unexplained",
-        found.num_regions,
-    )
-    return found
+            return sparse
+    return None
+
+
+def _exact(model: Model) -> Model:
+    return Model(model.kernel, model.likelihood, None, model.mean)
 
 
 def _with_points(options: Options, model: Model, data: Observations, num_space: int) -> Model:
@@ -149,6 +171,25 @@ def rows_to_ask(posterior: Posterior, data: Observations) -> Observations:
         f"{data.num_rows:,}",
     )
     return take_rows(data, rows)
+
+
+def who_answers(posterior: Posterior) -> list[str]:
+    """A line on the regions that answer, or on what the pseudo-points of one model leave unexplained; none where it is exact."""
+    regional = regional_of(posterior)
+    if regional is not None:
+        most = max(len(region.rows) for region in regional.division.regions)
+        return [
+            f"{regional.num_regions:,} regions answer, each exactly from up to {most:,} rows: nothing is left unexplained"
+        ]
+    batches, model = posterior.batches, posterior.model
+    if model.is_exact or not batches:
+        return []
+    left = unexplained_variance(model, batches[0])
+    whole = float(np.mean(signal_variances_at(model, batches[0])))
+    beside = ""
+    if isinstance(model.likelihood, Gaussian) and _noise_variance(model) > 0:
+        beside = f", {100 * left / _noise_variance(model):.2g} % as much as there is noise"
+    return [f"pseudo-points leave {100 * left / whole:.2g} % of the field's variance unexplained{beside}"]
 
 
 def regions_table(posterior: Posterior, columns_of: Callable[[np.ndarray], Mapping[str, np.ndarray]]) -> Any:

@@ -17,7 +17,7 @@ from weft.inference.exact_work import exact_work, regular, rows_work
 from weft.inference.nearness import Nearness, learn_nearness, num_coordinates
 from weft.model import Model
 
-__all__ = ["Division", "Heard", "Region", "divide", "work_of_regions"]
+__all__ = ["Division", "Heard", "Region", "divide", "num_regions_within", "work_of_regions"]
 
 # One pass over all regions, in operations: some twenty seconds on a core.
 REGIONS_WORK = 2.5e11
@@ -166,7 +166,7 @@ def divide(model: Model, data: Observations, *, num_regions: int | None = None) 
     nearness = learn_nearness(model, times, places, with_times=with_times)
     points = nearness(times, places)
     size = region_size(model, data, with_times) if num_regions is None else 0
-    wanted = num_regions if num_regions is not None else -(-len(points) // max(size // 3, 1))
+    wanted = num_regions if num_regions is not None else _num_cores(len(points), size)
     cuts = cut(points, max(1, wanted))
     core_size = -(-len(points) // cuts.num_cells)
     size = max(size, 3 * core_size, core_size + FEWEST_AROUND)
@@ -207,6 +207,16 @@ def region_size(model: Model, data: Observations, with_times: bool) -> int:
     """How many points a region is to see: as many as the budget of a pass allows."""
     within = [size for size in SIZES if _work_of_pass(model, data, size, with_times) <= REGIONS_WORK]
     return max(within, default=SIZES[0])
+
+
+def _num_cores(num_points: int, size: int) -> int:
+    return -(-num_points // max(size // 3, 1))
+
+
+def num_regions_within(model: Model, data: Observations) -> int:
+    """How many regions `divide` makes of the data, unless some coincide."""
+    with_times = not places_repeat(data)
+    return _num_cores(data.num_rows if with_times else len(data.places), region_size(model, data, with_times))
 
 
 def work_of_regions(model: Model, data: Observations) -> float:

@@ -15,7 +15,8 @@ from weft.estimator.building import Start, with_pseudo_points
 from weft.estimator.components import AUTO, FEWEST_ROWS, NAMED, TRIAL_WORK
 from weft.estimator.learning import chosen_stretches, learns_small, small_parts, start_for
 from weft.estimator.precision import in_float64
-from weft.inference.division import work_of_regions
+from weft.estimator.wide import one_model
+from weft.inference.division import num_regions_within, work_of_regions
 from weft.inference.exact_work import exact_work
 from weft.model import Model
 from weft.options import Options
@@ -52,7 +53,9 @@ PASSES = 2
 
 
 class Cost(NamedTuple):
-    """Peak memory, seconds of an evaluation of what is learned from and of a whole fit, rows learned from, pseudo-points in all."""
+    """Peak memory, seconds of an evaluation of what is learned from and of a whole fit, rows learned from, pseudo-points in all, and how
+    many regions answer if one model has too few of these; 0 where one will do.
+    """
 
     memory_bytes: int
     available_bytes: int
@@ -60,6 +63,7 @@ class Cost(NamedTuple):
     fit_seconds: float
     num_learning_rows: int
     num_pseudo_points: int
+    num_regions: int = 0
 
     def lines(self) -> list[list[str]]:
         """The same in words."""
@@ -67,7 +71,11 @@ class Cost(NamedTuple):
             ["memory to fit, about", megabytes(self.memory_bytes)],
             ["memory there is", megabytes(self.available_bytes)],
             ["time to fit, about", duration(self.fit_seconds)],
-            ["pseudo-points in all", f"{self.num_pseudo_points:,}"],
+            *(
+                [["pseudo-points in all", f"{self.num_pseudo_points:,}"]]
+                if self.num_regions == 0
+                else [["regions to answer, about", f"{self.num_regions:,}"]]
+            ),
             ["rows to learn from", f"{self.num_learning_rows:,}"],
         ]
 
@@ -89,8 +97,8 @@ def cost_of(prepared: Prepared, clock: Callable[[], float] = time.perf_counter) 
     draft = start_for(options, translation, data)
     # With all that may be tried a fit takes the most memory.
     components = (*NAMED,) if is_chosen else options.components
-    largest = start_for(dataclasses.replace(options, components=components), translation, data)
-    largest = with_pseudo_points(largest, options.pseudo_points, data, translation.num_space, seed=options.seed)
+    exact = start_for(dataclasses.replace(options, components=components), translation, data)
+    largest = with_pseudo_points(exact, options.pseudo_points, data, translation.num_space, seed=options.seed)
     shape = shape_of(largest.model, data)
     if learns_small(options, draft.model, data, translation.num_space):
         evaluation, seconds, rows = _of_parts(
@@ -105,7 +113,15 @@ def cost_of(prepared: Prepared, clock: Callable[[], float] = time.perf_counter) 
         fit_seconds=seconds,
         num_learning_rows=rows,
         num_pseudo_points=shape.num_bottleneck,
+        num_regions=_num_regions(options, exact.model, data, translation.num_space),
     )
+
+
+def _num_regions(options: Options, largest: Model, data: Observations, num_space: int) -> int:
+    """By a model with all that may be tried: what it has of short range no few pseudo-points hold."""
+    if one_model(options, largest, data, num_space) is not None:
+        return 0
+    return num_regions_within(largest, data) if isinstance(options.regions, str) else int(options.regions or 0)
 
 
 def _of_parts(

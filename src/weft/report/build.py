@@ -14,7 +14,7 @@ from weft.estimator.components import PLACES, degenerate_scales
 from weft.estimator.fitted import Fitted
 from weft.estimator.habits import habits_in_words
 from weft.estimator.precision import in_float64
-from weft.inference.prior import make_prior
+from weft.estimator.wide import unexplained_variance
 from weft.likelihoods import Gaussian
 from weft.phases import Timings, spent_so_far, timing
 from weft.report.availability import build_card
@@ -197,12 +197,12 @@ def _extent(fitted: Fitted) -> Float[np.ndarray, " space"]:
 
 
 def _unexplained_by_noise(fitted: Fitted) -> float:
-    """The variance that pseudo-points leave unexplained, on average over rows kept, by that of the noise."""
+    """The variance that pseudo-points leave unexplained, on average over places, by that of the noise."""
     likelihood, batches = fitted.model.likelihood, fitted.posterior.batches
     if not isinstance(likelihood, Gaussian) or not batches or fitted.model.is_exact:
         return 0.0
     noise = float(likelihood.variance)
-    return float(np.mean(make_prior(fitted.model, batches[0]).unexplained)) / noise if noise > 0 else 0.0
+    return unexplained_variance(fitted.model, batches[0]) / noise if noise > 0 else 0.0
 
 
 def _hidden(
