@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
 from tests.distributed.deadly import Deadly
-from weft.distributed import tasks_on
+from weft.distributed import Processes, tasks_on
 from weft.distributed.on_dask import OnDask
 
 MODEL = weft.Model(
@@ -139,6 +139,16 @@ def test_regions_answer_on_workers_also_where_one_dies(local, client, tmp_path):
     assert (tmp_path / "died").exists()
     for mine, theirs in zip(here, there, strict=True):
         assert_allclose(theirs, mine, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.long
+def test_regions_answer_the_same_to_the_bit_from_one_process_and_from_two(local):
+    found = []
+    for count in (1, 2):
+        with Processes(count) as executor, tasks_on(executor):
+            found.append((answers(local), local.posterior_.log_evidence, local.posterior_.fitted_values()))
+    for one, two in zip(*found, strict=True):
+        assert_array_equal(one, two)
 
 
 def test_folds_are_scored_on_workers(local, client):

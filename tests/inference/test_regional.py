@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
+from weft.inference.executor import Threads, running_on
 from weft.inference.regional import condition_regions
 from weft.inference.single import condition
 from weft.scores import crps_gaussian
@@ -254,3 +255,16 @@ def test_regions_beyond_what_is_kept_are_made_again_and_say_the_same(stations, m
     for _ in range(2):
         assert_array_equal(post.marginals(*stations.asked).mean, whole.marginals(*stations.asked).mean)
     assert len(post._here._kept) == 2
+
+
+@pytest.mark.parametrize("kind", ["floats", "stations"])
+def test_one_and_two_threads_agree_to_the_bit(kind, request):
+    problem = request.getfixturevalue(kind)
+    found = []
+    for count in (1, 2):
+        post = condition_regions(model(), problem.data, num_regions=5)
+        with running_on(Threads(count)):
+            times, places = (each[:40] for each in problem.asked)
+            found.append((*post.marginals(times, places), post.sample(times, places, num=3, seed=1), post.log_evidence))
+    for one, two in zip(*found, strict=True):
+        assert_array_equal(one, two)
