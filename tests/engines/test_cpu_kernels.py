@@ -5,29 +5,38 @@ import time
 
 import numpy as np
 import pytest
+from numba import njit
 from numpy.testing import assert_allclose
 
-from weft.engines.cpu.blas import ROUTINES, Factor, add_gram, multiply
-from weft.engines.cpu.blocks import (
-    Frame,
-    Structure,
-    add_read_in,
-    mirror,
-    move_adjoint,
-    move_covariance,
-    move_means,
-    read_columns,
-    read_rows,
-    subtract_symmetric_read_in,
-)
+from weft.engines.cpu import blas, blocks, triangular
+from weft.engines.cpu.blas import OPTIONS, ROUTINES, Factor
+from weft.engines.cpu.blocks import Frame, Structure
 from weft.engines.cpu.shelf import Shelf, make_aligned
-from weft.engines.cpu.triangular import (
-    BLOCK,
-    factor_and_invert,
-    multiply_symmetric,
-    read_inverse,
-    solve,
-    solve_transposed,
+from weft.engines.cpu.triangular import BLOCK
+
+
+def for_python(function):
+    """The same with the wrapper that kernels do without: called as it is, Python would crash."""
+    return njit(**(OPTIONS | {"no_cpython_wrapper": False}))(function.py_func)
+
+
+add_gram, multiply = map(for_python, (blas.add_gram, blas.multiply))
+add_read_in, mirror, move_adjoint, move_covariance, move_means = map(
+    for_python,
+    (blocks.add_read_in, blocks.mirror, blocks.move_adjoint, blocks.move_covariance, blocks.move_means),
+)
+read_columns, read_rows, subtract_symmetric_read_in = map(
+    for_python, (blocks.read_columns, blocks.read_rows, blocks.subtract_symmetric_read_in)
+)
+factor_and_invert, multiply_symmetric, read_inverse, solve, solve_transposed = map(
+    for_python,
+    (
+        triangular.factor_and_invert,
+        triangular.multiply_symmetric,
+        triangular.read_inverse,
+        triangular.solve,
+        triangular.solve_transposed,
+    ),
 )
 
 RNG = np.random.default_rng(7)
