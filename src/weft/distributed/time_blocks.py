@@ -33,7 +33,7 @@ from weft.engines.cpu.ends import Side
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.operation import log_normaliser
 from weft.engines.cpu.problem import Problem, make_asked, make_problem
-from weft.engines.cpu.series import SeriesGradient, Solver, gradient_of, make_end
+from weft.engines.cpu.series import SeriesGradient, Solver, gradient_of, load_kernels, make_end
 from weft.engines.cpu.threads import single_blas_thread
 from weft.inference.executor import current_executor
 from weft.state_space.chain import Chain, Queries, Rows, State
@@ -122,6 +122,9 @@ class _InBlocks(Solver):
     """Solves a problem in so many blocks of times."""
 
     num_blocks: int
+
+    def load(self, rows: Rows, num_bottleneck: int) -> None:
+        load_kernels(rows, num_bottleneck, LIMITS)
 
     def log_normaliser(self, problem: Problem) -> float:
         return sum(part.log_normaliser for part in self.swept(problem, "value", None))

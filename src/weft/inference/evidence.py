@@ -9,7 +9,7 @@ from weft.engines.base import Engine, shape_of_chain
 from weft.engines.choose import choose_engine
 from weft.inference.approximate import require_variational
 from weft.inference.prior import make_prior
-from weft.inference.sites import check_power, check_problem, gaussian_sites, rows_of
+from weft.inference.sites import check_power, check_problem, gaussian_sites, noise_is_by_place, rows_of
 from weft.inference.variational import SearchMemory, variational_bound
 from weft.likelihoods import Gaussian
 from weft.model import Model
@@ -42,5 +42,6 @@ def log_evidence(
         require_variational(model, power, correction)
         return variational_bound(model, data, prior, chosen, memory)
     sites = gaussian_sites(model, data, prior.unexplained, power=power, correction=correction)
-    normaliser = chosen.log_normaliser(prior.chain, prior.weights, rows_of(data, sites))
+    rows = rows_of(data, sites, is_by_place=noise_is_by_place(data, prior.chain))
+    normaliser = chosen.log_normaliser(prior.chain, prior.weights, rows)
     return normaliser + sites.log_constant

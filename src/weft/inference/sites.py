@@ -14,7 +14,7 @@ from weft.data.observations import ROW_EXTRAS, Observations
 from weft.inference.prior import signal_variances
 from weft.likelihoods import Gaussian, RowExtras
 from weft.model import Model
-from weft.state_space.chain import Rows
+from weft.state_space.chain import Chain, Rows
 
 NOISE_FLOOR = 1e-10
 
@@ -91,10 +91,16 @@ def charge(unexplained: Float[AnyArray, " row"], noise: Float[Array, " row"], po
     return -(1 - power) / (2 * power) * jnp.sum(jnp.log1p(power * unexplained / noise))
 
 
-def rows_of(data: Observations, sites: Sites) -> Rows:
-    """The sites as an engine takes them."""
+def rows_of(data: Observations, sites: Sites, *, is_by_place: bool = False) -> Rows:
+    """The sites as an engine takes them; `is_by_place` as in `Rows`."""
     grouping = data.grouping
-    return Rows(grouping.layout, np.asarray(grouping.place_of_row, dtype=np.int32), sites.value, sites.precision)
+    place = np.asarray(grouping.place_of_row, dtype=np.int32)
+    return Rows(grouping.layout, place, sites.value, sites.precision, is_by_place)
+
+
+def noise_is_by_place(data: Observations, chain: Chain) -> bool:
+    """Whether `gaussian_sites` have precisions by place: rows have no noise of their own, and what pseudo-points leave does not change."""
+    return data.noise_variance is None and all(part.reversal is not None for part in chain.components)
 
 
 def extras_of(data: Observations) -> RowExtras:

@@ -62,12 +62,17 @@ class Chain(eqx.Module):
 
 
 class Rows(eqx.Module):
-    """Gaussian factors exp(-precision (value - f)^2 / 2), one a row, ordered by time."""
+    """Gaussian factors exp(-precision (value - f)^2 / 2), one a row, ordered by time.
+
+    With `is_by_place` the precision of a row is known to be a function of its place, and of the gradient in precisions nothing
+    but its sum over the rows of each place is to be looked at: an engine may tell it at any of them.
+    """
 
     layout: Layout = eqx.field(static=True)
     place: Int[AnyArray, " row"]
     value: Float[AnyArray, " row"]
     precision: Float[AnyArray, " row"]
+    is_by_place: bool = eqx.field(static=True, default=False)
 
 
 class Queries(eqx.Module):

@@ -20,6 +20,7 @@ from weft.engines.base import Chain, Engine, Rows, Shape
 from weft.engines.choose import choose_engine
 from weft.inference.evidence import log_evidence
 from weft.inference.prior import make_prior, sizes_at
+from weft.inference.sites import noise_is_by_place
 from weft.likelihoods import Gaussian
 from weft.model import Model
 
@@ -146,6 +147,7 @@ def trial(model: Model, data: Observations, shape: Shape, engine: Engine, gradie
         place=np.asarray(data.grouping.place_of_row, dtype=np.int32),
         value=np.asarray(data.values),
         precision=np.full(data.num_rows, 1.0 / max(float(np.var(data.values)), 1e-6)),
+        is_by_place=isinstance(model.likelihood, Gaussian) and noise_is_by_place(data, prior.chain),
     )
 
     def run(length: int) -> float:
@@ -176,7 +178,7 @@ def stretch(chain: Chain, rows: Rows, length: int) -> tuple[Chain, Rows]:
         return chain, rows
     offsets = rows.layout.offsets[: length + 1]
     count = int(offsets[-1])
-    some = Rows(Layout(offsets), rows.place[:count], rows.value[:count], rows.precision[:count])
+    some = Rows(Layout(offsets), rows.place[:count], rows.value[:count], rows.precision[:count], rows.is_by_place)
     return eqx.tree_at(lambda whole: whole.step_number, chain, chain.step_number[:length]), some
 
 

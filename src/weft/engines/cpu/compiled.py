@@ -24,6 +24,15 @@ from weft.engines.cpu.blas import OPTIONS
 from weft.engines.cpu.blocks import Adjoint, Belief, Frame
 from weft.engines.cpu.draws import Draws, KeptDraws, run_draws_backward, run_draws_forward
 from weft.engines.cpu.filter import Kept, Series, Stretch, run_forward
+from weft.engines.cpu.rows import Observed
+from weft.engines.cpu.switches import (
+    Met,
+    SwitchedSeries,
+    Switches,
+    find_switches,
+    run_backward_by_switches,
+    run_forward_by_switches,
+)
 from weft.engines.cpu.threads import processors_of_process
 from weft.engines.cpu.work import Work
 from weft.phases import timing
@@ -46,6 +55,13 @@ class DrawKernels(NamedTuple):
     backward: Callable[..., None]
 
 
+class SwitchKernels(NamedTuple):
+    """The compiled sweeps of rows by switches, and what finds these."""
+
+    find: Callable[..., int]
+    sweeps: Kernels
+
+
 NUMBERS = Float[np.ndarray, " number"]
 
 _lock = threading.RLock()
@@ -61,6 +77,12 @@ def draw_kernels() -> DrawKernels:
     """The same for many draws, which most processes never need."""
     with _lock:
         return _draw_kernels()
+
+
+def switch_kernels() -> SwitchKernels:
+    """The same where rows are taken by switches, compiled apart: those who have no such rows wait for none of it."""
+    with _lock:
+        return _switch_kernels()
 
 
 @functools.cache
@@ -82,6 +104,20 @@ def keep_backward() -> None:
 
 
 @functools.cache
+def _switch_kernels() -> SwitchKernels:
+    with _loading():
+        return SwitchKernels(
+            _compile(find_switches, (Observed, int, Met, Switches)),
+            Kernels(
+                _compile(run_forward_by_switches, (Frame, SwitchedSeries, Work, Stretch, Kept, Belief, bool, bool)),
+                _compile(
+                    run_backward_by_switches, (Frame, SwitchedSeries, Work, Stretch, Kept, Adjoint, Gradient, bool)
+                ),
+            ),
+        )
+
+
+@functools.cache
 def _draw_kernels() -> DrawKernels:
     with _loading():
         return DrawKernels(
@@ -100,7 +136,19 @@ def _compile(function: Callable, kinds: tuple[Any, ...]) -> Callable:
     return dispatcher
 
 
-KERNEL_FILES = ("blas", "lanes", "blocks", "rows", "triangular", "work", "filter", "adjoint", "draws", "compiled")
+KERNEL_FILES = (
+    "blas",
+    "lanes",
+    "blocks",
+    "rows",
+    "triangular",
+    "work",
+    "filter",
+    "adjoint",
+    "switches",
+    "draws",
+    "compiled",
+)
 DTYPES: dict[Any, Any] = {Float: np.float64, Int: np.int64, Int32: np.int32}
 
 

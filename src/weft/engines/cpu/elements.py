@@ -130,6 +130,7 @@ def times_of(problem: Problem, first: int, last: int, start: Side | None = None)
         layout=Layout(np.append(offsets, offsets[-1])[: count + 1]),
         observed=Observed(observed.place[rows], observed.value[rows], observed.precision[rows], observed.weights),
         frame=problem.frame,
+        is_by_place=problem.is_by_place,
     )
 
 

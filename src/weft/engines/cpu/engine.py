@@ -62,7 +62,8 @@ class CpuEngine(Engine):
         filtered: bool = False,
     ) -> Moments:
         """See `Engine`. Memory beyond inputs and answers as for `log_normaliser`."""
-        problem = make_problem(chain, weights, rows)
+        # Nobody looks at gradients here, so nor at which row of a place they would be told.
+        problem = make_problem(chain, weights, dataclasses.replace(rows, is_by_place=True))
         asked = make_asked(problem, queries)
         if filtered:
             series.filter_answers(problem, self.limits, queries.layout, asked)

@@ -13,7 +13,8 @@ class Limits:
     on the way back. `segment_bytes`: then this is for the steps of one segment and the checkpoints; more of it would save little.
     `slice_seconds`: between two slices Python looks for Ctrl-C. `flops_per_second`: a low guess of the speed of the kernels, for the
     length of a slice and for whether a second thread pays. `seconds_for_two`: starting a thread costs a fraction of this; a shorter
-    series stays on one. `bottleneck_for_blas_threads`: with one end only, BLAS threads pay from about this many pseudo-points on.
+    series stays on one. `seconds_for_switches`: rows are taken by switches where, time by time, they alone would take as long; the kernels
+    for that are compiled apart. `bottleneck_for_blas_threads`: with one end only, BLAS threads pay from about this many pseudo-points on.
     `draws_at_once`: more draws are done in several passes, which bounds what a step must keep.
     """
 
@@ -23,6 +24,7 @@ class Limits:
     slice_seconds: float = 0.1
     flops_per_second: float = 5e9
     seconds_for_two: float = 1e-3
+    seconds_for_switches: float = 0.5
     bottleneck_for_blas_threads: int = 200
     draws_at_once: int = 256
 

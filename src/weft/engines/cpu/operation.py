@@ -13,7 +13,6 @@ from jax.experimental.buffer_callback import buffer_callback
 from jaxtyping import Array, Float
 
 from weft.arrays import AnyArray, is_concrete
-from weft.engines.cpu.compiled import kernels
 from weft.engines.cpu.interrupts import interrupt_again, watch_for_interrupts
 from weft.engines.cpu.problem import make_problem
 from weft.engines.cpu.series import Solver
@@ -57,7 +56,8 @@ def _call_back(
     """
     watch_for_interrupts()
     # What is still to be compiled is, here: on JAX's thread Ctrl-C would not reach it, and its time would be taken for the call's.
-    kernels()
+    _, weights, rows = jax.tree.unflatten(form.tree, leaves)
+    form.solver.load(rows, weights.shape[1])
     call = buffer_callback(
         functools.partial(_on_buffers, function, form),
         tuple(jax.ShapeDtypeStruct(shape, np.float64) for shape in shapes),

@@ -48,11 +48,13 @@ class Problem:
     layout: Layout
     observed: Observed
     frame: Frame
+    # Whether of the gradient in precisions the sum over the rows of each place is all that is wanted.
+    is_by_place: bool
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The frame has addresses of routines, which another process has elsewhere."""
-        parts = self.components, self.step_number, self.start_mean, self.start_covariance, self.layout, self.observed
-        return _framed, parts
+        given = {name: value for name, value in vars(self).items() if name != "frame"}
+        return _framed, (given,)
 
     @property
     def num_times(self) -> int:
@@ -75,6 +77,12 @@ class Problem:
         if self.start_mean is None or self.start_covariance is None:
             return Belief(np.zeros(self.size), self.initial_covariance())
         return Belief(self.start_mean, self.start_covariance.reshape(-1))
+
+    def prior_variances(self) -> Float[np.ndarray, " place"]:
+        """Of f at each place."""
+        weights = self.observed.weights.reshape(-1, self.num_bottleneck)
+        of_pseudo = [np.repeat(part.readout @ part.initial @ part.readout, part.num_pseudo) for part in self.components]
+        return np.square(weights) @ np.concatenate(of_pseudo)
 
     def initial_covariance(self) -> Float[np.ndarray, " flat"]:
         """The prior over the state, as a flat matrix."""
@@ -126,18 +134,12 @@ def make_problem(chain: Chain, weights: object, rows: Rows) -> Problem:
         rows.layout,
         observed,
         make_frame(components),
+        rows.is_by_place,
     )
 
 
-def _framed(
-    components: tuple[Component, ...],
-    step_number: Int[np.ndarray, " time"],
-    start_mean: Float[np.ndarray, " state"] | None,
-    start_covariance: Float[np.ndarray, "state state"] | None,
-    layout: Layout,
-    observed: Observed,
-) -> Problem:
-    return Problem(components, step_number, start_mean, start_covariance, layout, observed, make_frame(components))
+def _framed(given: dict[str, Any]) -> Problem:
+    return Problem(**given, frame=make_frame(given["components"]))
 
 
 def make_frame(components: tuple[Component, ...]) -> Frame:

@@ -15,20 +15,26 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from weft.data.layout import Layout
 from weft.engines.base import filter_flops
 from weft.engines.cpu.adjoint import Gradient
 from weft.engines.cpu.blocks import Adjoint
-from weft.engines.cpu.compiled import kernels
+from weft.engines.cpu.compiled import kernels, switch_kernels
 from weft.engines.cpu.ends import Meeting, Side, meet, well_conditioned
-from weft.engines.cpu.filter import Asked, Series
+from weft.engines.cpu.filter import Asked, Series, Sweep
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import Component, Problem, forward_sweep, make_asked, reverse_sweep
 from weft.engines.cpu.sweeps import Filter
+from weft.engines.cpu.switches import Met, SwitchedRows, SwitchedSeries, Switches, make_switches
 from weft.engines.cpu.threads import available_threads, run_both, single_blas_thread
+from weft.state_space.chain import Rows
+
+# A sum over many times has a place's variance of times without its row in it, and what the row sees is smaller by its precision times
+# that variance: as many digits are lost of the difference.
+MOST_TIMES_VARIANCE = 1e4
 
 
 class ComponentGradient(NamedTuple):
@@ -77,6 +83,37 @@ def split_point(problem: Problem, limits: Limits) -> int | None:
     return min(max(split, 1), problem.num_times - 1)
 
 
+def may_switch(row_counts: Int[np.ndarray, " time"], num_bottleneck: int, limits: Limits) -> bool:
+    """Whether enough of the work is rows at times that have more of them than the bottleneck is wide."""
+    crowded = float(row_counts[row_counts > num_bottleneck].sum())
+    return 4 * crowded * num_bottleneck**2 >= limits.seconds_for_switches * limits.flops_per_second
+
+
+def load_kernels(rows: Rows, num_bottleneck: int, limits: Limits) -> None:
+    """Load or compile what such rows will need."""
+    kernels()
+    if rows.is_by_place and may_switch(rows.layout.counts, num_bottleneck, limits):
+        switch_kernels()
+
+
+def switches_of(problem: Problem, limits: Limits, sweep: Sweep) -> Switches | None:
+    """Who switches when along a sweep; None where that is not exact or gains nothing.
+
+    It is not where rows have precisions of their own, repeat a place, or are so precise that a difference of sums does not tell what
+    they see; it gains nothing where there are few rows, or most of them change.
+    """
+    counts, num_bottleneck = sweep.row_stop - sweep.row_start, problem.num_bottleneck
+    if not problem.is_by_place or not may_switch(counts, num_bottleneck, limits):
+        return None
+    num_places = len(problem.observed.weights) // num_bottleneck
+    met = Met(np.zeros(num_places, dtype=np.int64), np.zeros(num_places))
+    switches = make_switches(sweep.row_start, sweep.row_stop, num_bottleneck, num_places)
+    summed = switch_kernels().find(problem.observed, num_bottleneck, met, switches)
+    if np.max(met.precision * problem.prior_variances()) > MOST_TIMES_VARIANCE:
+        return None
+    return switches if 0 < 2 * summed <= counts[counts > num_bottleneck].sum() else None
+
+
 def make_end(
     problem: Problem,
     limits: Limits,
@@ -99,7 +136,12 @@ def make_end(
         *(by_row or (np.empty(0), np.empty(0))),
     )
     adjoint = Side(np.zeros(problem.size), np.zeros((problem.size, problem.size)))
-    series = Series(sweep, problem.observed, asked)
+    switches = switches_of(problem, limits, sweep)
+    series = (
+        Series(sweep, problem.observed, asked)
+        if switches is None
+        else SwitchedSeries(sweep, SwitchedRows(*problem.observed, switches), asked)
+    )
     return End(Filter(problem, limits, series, problem.start(), brake, times), is_reversed, adjoint, gradient)
 
 
@@ -208,6 +250,10 @@ class Solver(abc.ABC):
     """Who knows the value of a problem and its gradient: a value itself, so that compiled functions are found again by it."""
 
     @abc.abstractmethod
+    def load(self, rows: Rows, num_bottleneck: int) -> None:
+        """Have the kernels ready that such rows will need."""
+
+    @abc.abstractmethod
     def log_normaliser(self, problem: Problem) -> float: ...
 
     @abc.abstractmethod
@@ -219,6 +265,9 @@ class BySweeps(Solver):
     """Sweeps over the whole series, within limits."""
 
     limits: Limits
+
+    def load(self, rows: Rows, num_bottleneck: int) -> None:
+        load_kernels(rows, num_bottleneck, self.limits)
 
     def log_normaliser(self, problem: Problem) -> float:
         return log_normaliser(problem, self.limits)

@@ -9,12 +9,13 @@ import numpy as np
 from weft.engines.base import filter_flops
 from weft.engines.cpu.adjoint import Gradient
 from weft.engines.cpu.blocks import Adjoint, Belief
-from weft.engines.cpu.compiled import kernels
+from weft.engines.cpu.compiled import kernels, switch_kernels
 from weft.engines.cpu.filter import Kept, Series, Stretch
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import FilterFailure, Problem
 from weft.engines.cpu.shelf import Shelf
+from weft.engines.cpu.switches import SwitchedSeries
 from weft.engines.cpu.work import make_work
 
 # One for the process, whatever the limits of a call.
@@ -88,7 +89,7 @@ class Filter:
         self,
         problem: Problem,
         limits: Limits,
-        series: Series,
+        series: Series | SwitchedSeries,
         start: Belief,
         brake: Brake,
         times: np.ndarray,
@@ -96,6 +97,7 @@ class Filter:
         self.problem, self.limits, self.series, self.brake, self.times = problem, limits, series, brake, times
         self.start, self.belief = start, Belief(start.mean.copy(), start.covariance.copy())
         self.work = make_work(problem.frame.structure)
+        self._kernels = kernels() if isinstance(series, Series) else switch_kernels().sweeps
         self.log_normaliser = 0.0
         sweep = series.sweep
         self.num_steps = len(sweep.step)
@@ -111,7 +113,7 @@ class Filter:
         for begin, end in slices(self._flops, first, last, self.limits):
             self.brake.check()
             stretch = Stretch(begin, end, base)
-            share, broken = kernels().forward(
+            share, broken = self._kernels.forward(
                 self.problem.frame, self.series, self.work, stretch, self._kept, self.belief, keep, answer
             )
             if broken >= 0:
@@ -147,7 +149,7 @@ class Filter:
             for begin, end in reversed(slices(self._flops, first, last, self.limits)):
                 self.brake.check()
                 stretch = Stretch(begin, end, first)
-                kernels().backward(
+                self._kernels.backward(
                     self.problem.frame, self.series, self.work, stretch, self._kept, adjoint, gradient, answer
                 )
             last = first
