@@ -167,6 +167,38 @@ def test_a_component_that_ended_at_nothing_is_begun_again_elsewhere(caplog):
     assert learning._or_from_elsewhere(options, start, found, [data], extent, {"progress": None}) is found
 
 
+@pytest.mark.parametrize("is_seasonal", [True, False])
+def test_a_year_that_differs_from_valley_to_coast_is_found(is_seasonal):
+    """Where places have cycles of their own; and where there is only weather, none is."""
+    rng = np.random.default_rng(6)
+    months, num_places = 168, 14
+    lon, lat = rng.uniform(10, 13, num_places), rng.uniform(44, 46, num_places)
+    where = np.column_stack([78 * lon, 111 * lat])
+    near = np.exp(-np.sqrt(np.sum((where[:, None] - where) ** 2, axis=-1)) / 200)
+    factor = np.linalg.cholesky(near + 1e-9 * np.eye(num_places))
+    weather = np.zeros((months, num_places))
+    for month in range(1, months):
+        weather[month] = 0.3 * weather[month - 1] + factor @ rng.normal(size=num_places)
+    angle = 2 * np.pi * np.arange(months)[:, None] / 12
+    strength = 8 + 3 * factor @ rng.normal(size=num_places)
+    cycle = strength * np.sin(angle + 0.3 * factor @ rng.normal(size=num_places)) if is_seasonal else 0.0
+    values = 10 + cycle + weather + 0.3 * rng.normal(size=weather.shape)
+    table = pd.DataFrame(
+        {
+            "month": np.repeat(pd.date_range("2001-01-01", periods=months, freq="MS"), num_places),
+            "lon": np.tile(lon, months),
+            "lat": np.tile(lat, months),
+            "value": values.ravel(),
+        }
+    )
+    gp = weft.SpaceTimeGP(time="month", space=("lon", "lat"), target="value", habits=None, progress=None).fit(table)
+    assert ("yearly of places" in gp.component_names_) == is_seasonal
+    assert ("tried: yearly season of places" in gp.summary()) == is_seasonal
+    if is_seasonal:
+        assert "yearly of places" in gp.components_["component"].to_list()
+        assert "period 365.2 days" in gp.summary()
+
+
 def test_a_field_livelier_in_the_west_is_found_and_kept_in_files(tmp_path):
     rng = np.random.default_rng(7)
     count = 2_100

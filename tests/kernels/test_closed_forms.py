@@ -32,6 +32,8 @@ KERNELS = [
     weft.RationalQuadratic(0.8, 1.6, 0.7),
     Periodic([0.7, 3.1, 1.3], 0.8, 1.4),
     Periodic(1.9, [0.8, 1.2, 2.0]),
+    weft.Cosine([0.7, 3.1, 1.3], 1.4),
+    weft.Cosine(1.9, 0.6),
     weft.Constant(0.7),
     weft.Linear([0.3, 0.8, 0.2], [0.1, -0.4, 0.2]),
     weft.Linear(0.4, 0.3),
@@ -49,6 +51,8 @@ OF_TIME = [
     weft.Constant(0.7),
     Periodic(3.1, 0.8, 1.4, order=3),
     Periodic(0.7, 1.9, 0.4, order=1),
+    weft.Cosine(3.1, 1.4),
+    weft.Cosine([0.7], 0.4),
     weft.Wiener(0.6, -1.5),
 ]
 

@@ -26,6 +26,7 @@ from weft.kernels import (
     Averages,
     Columns,
     Constant,
+    Cosine,
     Kernel,
     Matern12,
     Matern32,
@@ -74,6 +75,8 @@ _FAST_STEPS = 3.0
 # Of the others' length in space, and of a unit variance: where the local component starts.
 _LOCAL_PART = 0.1
 _LOCAL_VARIANCE = 0.1
+# The length at which a season that differs from place to place starts, likewise.
+_SEASON_PART = 0.3
 # A length in space, by the usual distance between neighbours, over which nothing is shared.
 _ALONE = 1e-3
 # A length beyond so many extents, or below this part of the usual distance between neighbours, no data can tell.
@@ -217,6 +220,14 @@ def choose_components(
     # What is near comes first: a rough slow component would take the part of a local one and serve far places worse.
     candidates = [
         Candidate("local component", lambda draft: _with_local(draft, scales)),
+        # Cycles of each place before one of all of them: the latter alone made left-out places worse wherever valleys and coasts differ.
+        *(
+            Candidate(
+                f"{name} season of places",
+                lambda draft, name=name, period=period: _with_season_of_places(draft, name, period, scales),
+            )
+            for name, period in asked.items()
+        ),
         *(
             Candidate(f"{name} season", _season(name, seasonal_component(period, data.places[:, :num_space], step)))
             for name, period in asked.items()
@@ -248,9 +259,14 @@ def priors_for(names: Sequence[str], scales: Scales) -> dict[str, Prior]:
     found: dict[str, Prior] = {}
     for number, name in enumerate(names):
         if name in NAMED:
-            found[f"kernel.components[{number}].space{scales.path_in_space}.lengthscale"] = scales.reach
+            found[_lengths_of(number, scales)] = scales.reach
             found[f"kernel.components[{number}].time.lengthscale"] = scales.duration
     return found
+
+
+def _lengths_of(number: int, scales: Scales) -> str:
+    """The name of the length scales in space of this component."""
+    return f"kernel.components[{number}].space{scales.path_in_space}.lengthscale"
 
 
 def names_by_scale(names: Sequence[str], model: Model) -> tuple[str, ...]:
@@ -443,6 +459,21 @@ def _with_local(draft: Draft, scales: Scales) -> Draft | None:
         model=_with_components(draft.model, [*draft.model.kernel.components, _local(scales)]),
         names=names,
         priors={**draft.priors, **priors},
+    )
+
+
+def _with_season_of_places(draft: Draft, season: str, period: float, scales: Scales) -> Draft | None:
+    """One wave a period whose strength and phase change from place to place, as far as is learned; it has two numbers a place."""
+    name, number = f"{season} of places", len(draft.names)
+    if name in draft.names:
+        return None
+    component = Separable(space=scales.in_space(Matern12, _SEASON_PART), time=Cosine(period), variance=_LOCAL_VARIANCE)
+    return dataclasses.replace(
+        draft,
+        model=_with_components(draft.model, [*draft.model.kernel.components, component]),
+        names=(*draft.names, name),
+        frozen=(*draft.frozen, f"kernel.components[{number}].time"),
+        priors={**draft.priors, _lengths_of(number, scales): scales.reach},
     )
 
 

@@ -11,7 +11,7 @@ from weft.arrays import AnyArray
 from weft.data.clock import UNIT_SECONDS
 from weft.data.scaling import Scaling
 from weft.estimator.translation import Translation
-from weft.kernels import Alike, Averages, Columns, Kernel, Periodic, Product, Separable, Uneven
+from weft.kernels import Alike, Averages, Columns, Cosine, Kernel, Periodic, Product, Separable, Uneven
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.fitting import FitResult
@@ -179,7 +179,7 @@ def _lengths(kernel: Kernel, scaling: Scaling) -> dict[str, tuple[float, str]]:
 
 def _time_scale(kernel: Kernel, unit: str) -> str:
     inner = kernel.unwrapped
-    if isinstance(inner, Periodic):
+    if isinstance(inner, Periodic | Cosine):
         return f"period {float(inner.period):.4g} {unit}"
     lengthscale = getattr(inner, "lengthscale", None)
     return "" if lengthscale is None else f"time {_lasting(float(lengthscale), unit)}"

@@ -21,7 +21,17 @@ from weft.kernels.base import Kernel, Product, Scaled, Sum
 from weft.kernels.categories import Alike
 from weft.kernels.columns import Columns
 from weft.kernels.distances import matern_polynomial
-from weft.kernels.stationary import EQ, Constant, Matern12, Matern32, Matern52, Matern72, Periodic, RationalQuadratic
+from weft.kernels.stationary import (
+    EQ,
+    Constant,
+    Cosine,
+    Matern12,
+    Matern32,
+    Matern52,
+    Matern72,
+    Periodic,
+    RationalQuadratic,
+)
 from weft.kernels.trends import Linear
 from weft.kernels.uneven import Uneven
 
@@ -310,6 +320,23 @@ def _periodic(kernel: Periodic, pairs: Pairs) -> ClosedForm:
     return ClosedForm(variance * correlation, pull_back)
 
 
+def _cosine(kernel: Cosine, pairs: Pairs) -> ClosedForm:
+    periods, variance = _by_column(kernel.period, pairs.width), _number(kernel.variance)
+    angle = functools.reduce(
+        np.add, [phase_of(apart, period) for apart, period in zip(pairs.apart, periods, strict=True)]
+    )
+    correlation = np.cos(angle)
+
+    def pull_back(slopes: OfPairs) -> KernelSlopes:
+        weighted = variance * slopes * np.sin(angle)
+        of_period = [
+            2 * np.pi / period**2 * total(weighted, apart) for period, apart in zip(periods, pairs.apart, strict=True)
+        ]
+        return SimpleNamespace(period=_as_given(kernel.period, of_period), variance=total(slopes, correlation))
+
+    return ClosedForm(variance * correlation, pull_back)
+
+
 def phase_of(lag: OfPairs, period: float) -> OfPairs:
     """See `distances.phase`."""
     rest = np.fmod(lag, period)
@@ -422,6 +449,7 @@ _FORMS: dict[type, Callable[[Any, Pairs], ClosedForm]] = {
     EQ: _eq,
     RationalQuadratic: _rational_quadratic,
     Periodic: _periodic,
+    Cosine: _cosine,
     Constant: _constant,
     Linear: _linear,
     Alike: _alike,

@@ -17,7 +17,7 @@ from weft.arrays import is_concrete
 from weft.kernels.base import Kernel, Scaled
 from weft.kernels.closed_forms import KernelSlopes, phase_of, total
 from weft.kernels.periodic_in_time import FURTHER, harmonics
-from weft.kernels.stationary import Constant, Matern12, Matern32, Matern52, Matern72, Periodic
+from weft.kernels.stationary import Constant, Cosine, Matern12, Matern32, Matern52, Matern72, Periodic
 from weft.kernels.time import ENDLESS, matern_polynomials
 from weft.kernels.trends import Wiener
 
@@ -173,6 +173,30 @@ def _periodic(kernel: Periodic, grid: _Grid) -> ChainForm:
     return ChainForm(matrices, (1.0, *(1.0, -1.0) * kernel.order), pull_back)
 
 
+def _cosine(kernel: Cosine, grid: _Grid) -> ChainForm:
+    period = float(np.asarray(kernel.period).reshape(()))
+    angle = phase_of(grid.steps, period)
+    cosine, sine = np.cos(angle), np.sin(angle)
+    transition = _rotations(cosine, sine)
+    readout = math.sqrt(float(np.asarray(kernel.variance))) * np.eye(2)[0]
+    matrices = _stationary(grid, transition, np.zeros_like(transition), np.eye(2), readout)
+
+    def pull_back(slopes: ChainMatrices) -> KernelSlopes:
+        faster = (-2 * np.pi / period**2) * grid.steps
+        of_period = np.einsum("bsij,bsij,bs->b", slopes.transition, _rotations(-sine, cosine), faster)
+        return SimpleNamespace(
+            period=of_period.reshape((-1, *np.shape(kernel.period))), variance=_of_variance(kernel, matrices, slopes)
+        )
+
+    return ChainForm(matrices, (1.0, -1.0), pull_back)
+
+
+def _rotations(
+    cosine: Float[np.ndarray, "block step"], sine: Float[np.ndarray, "block step"]
+) -> Float[np.ndarray, "block step 2 2"]:
+    return np.stack([np.stack([cosine, -sine], axis=-1), np.stack([sine, cosine], axis=-1)], axis=-2)
+
+
 def _wave_readout(lengthscale: complex, order: int) -> Complex[np.ndarray, " latent"]:
     """See `PeriodicForm.readout`; of a complex number, so that its imaginary part is the derivative."""
     x, last = 1 / lengthscale**2, order + FURTHER
@@ -231,6 +255,7 @@ _CHAINS: dict[type, Callable[[Any, _Grid], ChainForm]] = {
     Matern72: _matern(3),
     Constant: _constant,
     Periodic: _periodic,
+    Cosine: _cosine,
     Wiener: _wiener,
     Scaled: _scaled,
 }
