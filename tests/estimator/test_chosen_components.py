@@ -7,7 +7,7 @@ import pytest
 
 import weft
 from weft.estimator import building, learning
-from weft.estimator.components import degenerate_scales, names_by_scale
+from weft.estimator.components import degenerate_scales, elsewhere, names_by_scale
 
 PLACES, DAYS = 16, 150
 LATE, LOUD, HIGH = 7, 3, 5
@@ -65,6 +65,18 @@ def test_components_are_called_what_they_have_become(lengths, times, expected):
     model = weft.Model(weft.SumSeparable([*parts[:2], yearly, parts[2]]), weft.Gaussian(0.1))
     found = names_by_scale(("slow", "fast", "yearly", "local"), model)
     assert found == (*expected[:2], "yearly", expected[2])
+    # Where places are of kinds, the lengths are within; where a kernel was given, there is nothing to name.
+    kinds = weft.Columns(weft.Alike(3, 0.4), (2,))
+    of_kinds = [
+        weft.Separable(space=weft.Columns(part.space, (0, 1)) * kinds, time=part.time, variance=0.5) for part in parts
+    ]
+    assert (
+        names_by_scale(("slow", "fast", "local"), weft.Model(weft.SumSeparable(of_kinds), weft.Gaussian(0.1)))
+        == expected
+    )
+    assert names_by_scale(("component 1",), weft.Model(parts[0], weft.Gaussian(0.1))) == ("component 1",)
+    moved = elsewhere(weft.Model(weft.SumSeparable(of_kinds), weft.Gaussian(0.1)), [1], np.array([40.0, 80.0]))
+    assert moved.kernel.components[1].space.first.kernel.lengthscale.tolist() == [10.0, 20.0]
 
 
 def test_dates_that_are_off_are_listed(fitted, table):

@@ -9,7 +9,7 @@ temperatures in Croatia and 5 % off that of new stations in the United States, M
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import final
+from typing import Any, final
 
 import equinox as eqx
 import numpy as np
@@ -278,14 +278,15 @@ def names_by_scale(names: Sequence[str], model: Model) -> tuple[str, ...]:
     reach, duration = {}, {}
     for number in numbers:
         component = model.kernel.components[number]
-        reach[number] = float(np.mean(np.log(np.asarray(component.space.unwrapped.lengthscale))))
+        reach[number] = float(np.mean(np.log(np.asarray(_of_where(component.space).lengthscale))))
         duration[number] = float(np.log(component.time.lengthscale))
 
     def fit(order: Sequence[int]) -> float:
         of = dict(zip((names[number] for number in numbers), order, strict=True))
         lasting = {SLOW: 1.0, FAST: -1.0}
         return sum(
-            lasting[name] * duration[number] if name in lasting else -reach[number] for name, number in of.items()
+            (lasting[name] * duration[number] if name in lasting else -reach[number] for name, number in of.items()),
+            start=0.0,
         )
 
     best = max(itertools.permutations(numbers), key=fit)
@@ -331,9 +332,15 @@ def elsewhere(model: Model, numbers: Collection[int], extent: Float[np.ndarray, 
     components = list(model.kernel.components)
     for number in numbers:
         part = components[number]
-        space = eqx.tree_at(lambda each: each.unwrapped.lengthscale, part.space, _MIDDLING * extent)
+        space = eqx.tree_at(lambda each: _of_where(each).lengthscale, part.space, _MIDDLING * extent)
         components[number] = Separable(space=space, time=part.time, variance=_MIDDLING * _total_variance(model))
     return _with_components(model, components)
+
+
+def _of_where(space: Kernel) -> Any:
+    """The kernel of where places are, within those of their kind and of what rows are means over: it has the length scales."""
+    inner = space.unwrapped
+    return _of_where(inner.first) if isinstance(inner, Product) else inner
 
 
 def _total_variance(model: Model) -> float:
