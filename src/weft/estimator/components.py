@@ -222,10 +222,7 @@ def choose_components(
         Candidate("local component", lambda draft: _with_local(draft, scales)),
         # Cycles of each place before one of all of them: the latter alone made left-out places worse wherever valleys and coasts differ.
         *(
-            Candidate(
-                f"{name} season of places",
-                lambda draft, name=name, period=period: _with_season_of_places(draft, name, period, scales),
-            )
+            Candidate(f"{name} season of places", _season_of_places(f"{name} of places", period, scales))
             for name, period in asked.items()
         ),
         *(
@@ -277,7 +274,7 @@ def names_by_scale(names: Sequence[str], model: Model) -> tuple[str, ...]:
     numbers = [number for number, name in enumerate(names) if name in NAMED]
     reach, duration = {}, {}
     for number in numbers:
-        component = model.kernel.components[number]
+        component: Any = model.kernel.components[number]
         reach[number] = float(np.mean(np.log(np.asarray(_of_where(component.space).lengthscale))))
         duration[number] = float(np.log(component.time.lengthscale))
 
@@ -469,21 +466,6 @@ def _with_local(draft: Draft, scales: Scales) -> Draft | None:
     )
 
 
-def _with_season_of_places(draft: Draft, season: str, period: float, scales: Scales) -> Draft | None:
-    """One wave a period whose strength and phase change from place to place, as far as is learned; it has two numbers a place."""
-    name, number = f"{season} of places", len(draft.names)
-    if name in draft.names:
-        return None
-    component = Separable(space=scales.in_space(Matern12, _SEASON_PART), time=Cosine(period), variance=_LOCAL_VARIANCE)
-    return dataclasses.replace(
-        draft,
-        model=_with_components(draft.model, [*draft.model.kernel.components, component]),
-        names=(*draft.names, name),
-        frozen=(*draft.frozen, f"kernel.components[{number}].time"),
-        priors={**draft.priors, _lengths_of(number, scales): scales.reach},
-    )
-
-
 def _with_levels(draft: Draft, scales: Scales) -> Draft:
     number = len(draft.names)
     alone = scales.in_space(lambda length: Matern12(_ALONE * scales.spacing), 1.0)
@@ -507,6 +489,27 @@ def _season(name: str, component: Separable) -> Callable[[Draft], Draft | None]:
             model=_with_components(draft.model, [*draft.model.kernel.components, component]),
             names=(*draft.names, name),
             frozen=(*draft.frozen, *frozen_names(len(draft.names), 1)),
+        )
+
+    return change
+
+
+def _season_of_places(name: str, period: float, scales: Scales) -> Callable[[Draft], Draft | None]:
+    """One wave a period whose strength and phase change from place to place, as far as is learned; it has two numbers a place."""
+
+    def change(draft: Draft) -> Draft | None:
+        if name in draft.names:
+            return None
+        number = len(draft.names)
+        component = Separable(
+            space=scales.in_space(Matern12, _SEASON_PART), time=Cosine(period), variance=_LOCAL_VARIANCE
+        )
+        return dataclasses.replace(
+            draft,
+            model=_with_components(draft.model, [*draft.model.kernel.components, component]),
+            names=(*draft.names, name),
+            frozen=(*draft.frozen, f"kernel.components[{number}].time"),
+            priors={**draft.priors, _lengths_of(number, scales): scales.reach},
         )
 
     return change
