@@ -204,11 +204,9 @@ def test_a_year_that_differs_from_valley_to_coast_is_found(is_seasonal):
         }
     )
     gp = weft.SpaceTimeGP(time="month", space=("lon", "lat"), target="value", habits=None, progress=None).fit(table)
-    assert ("yearly of places" in gp.component_names_) == is_seasonal
+    assert any(name.startswith("yearly") for name in gp.component_names_) == is_seasonal
     assert ("tried: yearly season of places" in gp.summary()) == is_seasonal
-    if is_seasonal:
-        assert "yearly of places" in gp.components_["component"].to_list()
-        assert "period 365.2 days" in gp.summary()
+    assert ("period 365.2 days" in gp.summary()) == is_seasonal
 
 
 def test_a_field_livelier_in_the_west_is_found_and_kept_in_files(tmp_path):
