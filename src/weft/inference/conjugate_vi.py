@@ -145,9 +145,10 @@ def search_sites(
     engine: Engine,
     *,
     start: Sites | None = None,
+    tolerance: float = SITE_TOLERANCE,
     max_engine_calls: int = MAX_ENGINE_CALLS,
 ) -> Found:
-    """The sites at which the bound is largest, from `start` or the likelihood's own guess.
+    """The sites at which the bound is largest to within `tolerance`, from `start` or the likelihood's own guess.
 
     The bound never falls by more than rounding (but see `gain` for rows with raised precisions): an extrapolation that
     would lower it is dropped for a plain step, a plain step that would is halved, and grows again once steps succeed.
@@ -163,7 +164,7 @@ def search_sites(
     bounds = [here.bound]
     path: list[BoundAtSites] = []
     step, num_idle, nearest = 1.0, 0, here.distance
-    while here.distance > SITE_TOLERANCE and num_idle < MOST_IDLE and problem.engine_calls < max_engine_calls:
+    while here.distance > tolerance and num_idle < MOST_IDLE and problem.engine_calls < max_engine_calls:
         # From afar the last steps say nothing about the next.
         path = [*(seen for seen in path if seen is not here), here][-MOST_REMEMBERED:] if here.distance < NEAR else []
         leap = extrapolate(path)
@@ -186,7 +187,7 @@ def search_sites(
             step /= 2
         num_idle = num_idle + 1 if is_idle else 0
         nearest = min(nearest, here.distance)
-    converged = here.distance <= SITE_TOLERANCE or (num_idle == MOST_IDLE and here.distance <= IDLE_TOLERANCE)
+    converged = here.distance <= tolerance or (num_idle == MOST_IDLE and here.distance <= IDLE_TOLERANCE)
     if not converged:
         logger.warning(
             "the search for sites ended after %d engine calls with a bound of %.8g, and sites would still move by %.2g "
