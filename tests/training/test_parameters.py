@@ -11,7 +11,16 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 import weft
-from weft.training.parameters import from_interval, make_space, matching, parameters_of, prior_terms, to_interval
+from weft.training.parameters import (
+    _steepness,
+    from_interval,
+    make_space,
+    matching,
+    parameters_of,
+    prior_terms,
+    to_interval,
+)
+from weft.training.priors import WithinReach
 
 
 @pytest.fixture
@@ -192,3 +201,31 @@ def test_log_densities_of_priors():
     assert_allclose(
         weft.LogNormalPrior(0.5, 0.7)(jnp.array([0.2, 3.0])), stats.lognorm(0.7, scale=0.5).logpdf([0.2, 3.0])
     )
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [
+        weft.NormalPrior(0.4, 0.7),
+        weft.LogNormalPrior(1.5, 0.6),
+        WithinReach([0.5, 0.1, 0.2], [2.0, 1.0, 0.9], alike=(0, 2)),
+        WithinReach(0.5, 2.0),
+    ],
+)
+def test_slopes_of_priors_are_those_of_jax(prior):
+    """Within the reach, above it, and below."""
+    value = np.array([0.3, 1.7, 0.5])
+    wanted, slope = jax.value_and_grad(lambda value: jnp.sum(prior(value)))(jnp.asarray(value))
+    assert_allclose(np.sum(prior(value)), wanted, rtol=1e-13)
+    assert_allclose(prior.slope(value), slope, rtol=1e-12)
+
+
+def test_the_way_into_intervals_is_the_same_in_numpy_and_as_steep_as_jax_finds():
+    lower, upper = np.array([-np.inf, 0.5, -np.inf, -1.0]), np.array([np.inf, np.inf, 2.0, 3.0])
+    scale, point = np.array([3.0, 1.0, 1.0, 1.0]), np.array([0.7, -1.2, 0.4, 1.9])
+    wanted, slope = jax.jvp(
+        lambda point: to_interval(point, lower, upper, scale), (jnp.asarray(point),), (jnp.ones(4),)
+    )
+    assert_allclose(to_interval(point, lower, upper, scale), wanted, rtol=1e-15)
+    assert_allclose(from_interval(to_interval(point, lower, upper, scale), lower, upper, scale), point, rtol=1e-13)
+    assert_allclose(_steepness(point, lower, upper, scale), slope, rtol=1e-14)

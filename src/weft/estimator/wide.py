@@ -17,7 +17,7 @@ from weft.estimator.placement import choose_pseudo_points
 from weft.inference.division import Division, work_of_regions
 from weft.inference.exact_work import exact_work
 from weft.inference.posterior import Posterior
-from weft.inference.prior import signal_variances_at, time_variances_at, unexplained_at_data
+from weft.inference.prior import own_features, signal_variances_at, time_variances_at
 from weft.inference.regional import RegionalPosterior, condition_regions
 from weft.inference.single import condition
 from weft.inference.with_habits import PosteriorWithHabits
@@ -131,7 +131,7 @@ def _is_cheap(exact: Model, data: Observations) -> bool:
 def unexplained_variance(model: Model, data: Observations) -> float:
     """Variance of f that the model's basis leaves unexplained, on average over (some of) the places of the data."""
     every = max(1, len(data.places) // PLACES_LOOKED_AT)
-    by_component = np.asarray(unexplained_at_data(model, data.places[::every]))
+    by_component = np.asarray(own_features(model, data.places[::every]).unexplained)
     in_time = time_variances_at(model, data.times[:1])[0]
     return float(np.mean(np.sum(by_component * in_time, axis=1)))
 

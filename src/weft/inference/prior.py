@@ -1,15 +1,30 @@
 # SPDX-License-Identifier: MIT
 """A model's prior at given times and places, whitened: a chain, weights, and what the weights leave unexplained."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from weft.arrays import AnyArray
+from weft.arrays import AnyArray, is_concrete
 from weft.data.observations import Observations
+from weft.inference.closed_prior import (
+    closed_component_chain,
+    closed_reductions,
+    closed_space_variances,
+    closed_time_variances,
+    has_closed_features_at,
+    has_closed_prior,
+    has_closed_reductions,
+    reduced_at,
+    reduced_at_data,
+)
 from weft.kernels.base import Kernel
+from weft.kernels.closed_forms import has_closed_form
+from weft.kernels.closed_forms_in_time import has_closed_chain
 from weft.kernels.separable import Separable
 from weft.model import Model
 from weft.state_space.basis import Reduced, Reduction, reduce_space
@@ -37,16 +52,49 @@ class Prior(eqx.Module):
 
     chain: Chain
     weights: Float[AnyArray, "place bottleneck"]
-    unexplained: Float[Array, " row"]
+    unexplained: Float[AnyArray, " row"]
 
 
 def make_prior(model: Model, data: Observations) -> Prior:
     check_places(model, data.places)
     check_times(model, data.times)
-    grouping = data.grouping
-    return prior_at(
-        model, time_grid(data.times), data.places, np.asarray(grouping.time_of_row), np.asarray(grouping.place_of_row)
-    )
+    grouping, grid = data.grouping, time_grid(data.times)
+    time_of_row, place_of_row = np.asarray(grouping.time_of_row), np.asarray(grouping.place_of_row)
+    if has_closed_prior(model, data.places):
+        return _closed_prior(model, grid, data.places, time_of_row, place_of_row)
+    return prior_at(model, grid, data.places, time_of_row, place_of_row)
+
+
+def _closed_prior(
+    model: Model,
+    grid: TimeGrid,
+    places: Float[np.ndarray, "place dim"],
+    time_of_row: Int[np.ndarray, " row"],
+    place_of_row: Int[np.ndarray, " row"],
+) -> Prior:
+    """See `prior_at`."""
+    reductions = closed_reductions(model, places)
+    features = _closed_features_at_data(model, reductions, places)
+    unexplained = np.zeros(len(time_of_row))
+    if np.any(features.unexplained):
+        by_time = np.stack([closed_time_variances(part.time, grid.times) for part in model.components], axis=1)
+        unexplained = np.sum(by_time[time_of_row] * features.unexplained[place_of_row], axis=1)
+    return Prior(_closed_chain(model, sizes_of(reductions), grid), features.weights, unexplained)
+
+
+def _closed_features_at_data(
+    model: Model, reductions: tuple[Reduction, ...], places: Float[np.ndarray, "place dim"]
+) -> "SpatialFeatures":
+    return scaled_features(model.components, [reduced_at_data(reduction, places) for reduction in reductions])
+
+
+def _closed_chain(model: Model, num_pseudo: tuple[int, ...], grid: TimeGrid) -> Chain:
+    """See `make_chain`."""
+    components = [
+        closed_component_chain(part.time, pseudo, np.asarray(grid.times), np.asarray(grid.steps))
+        for part, pseudo in zip(model.components, num_pseudo, strict=True)
+    ]
+    return Chain(components=tuple(components), step_number=grid.step_number)
 
 
 @eqx.filter_jit
@@ -74,11 +122,14 @@ class SpatialFeatures(eqx.Module):
 
 
 def scaled_features(components: tuple[Separable, ...], reduced: list[Reduced]) -> SpatialFeatures:
-    """What the space of each component is reduced to, the component's variance included."""
+    """What the space of each component is reduced to, the component's variance included; in NumPy where all of it is."""
     pairs = list(zip(components, reduced, strict=True))
+    numbers: Any = np if all(isinstance(weights, np.ndarray) for weights, _ in reduced) else jnp
     return SpatialFeatures(
-        weights=jnp.concatenate([jnp.sqrt(component.variance) * weights for component, (weights, _) in pairs], axis=1),
-        unexplained=jnp.stack([component.variance * rest for component, (_, rest) in pairs], axis=1),
+        weights=numbers.concatenate(
+            [numbers.sqrt(component.variance) * weights for component, (weights, _) in pairs], axis=1
+        ),
+        unexplained=numbers.stack([component.variance * rest for component, (_, rest) in pairs], axis=1),
     )
 
 
@@ -96,19 +147,26 @@ def features_at_data(
     return scaled_features(components, [reduction.at_data(places) for reduction in reductions])
 
 
-@eqx.filter_jit
-def unexplained_at_data(model: Model, places: Float[AnyArray, "place dim"]) -> Float[Array, "place component"]:
-    """Spatial variance that each component leaves unexplained where `places` are those of its data."""
-    return features_at_data(model.components, reduce_places(model, places), places).unexplained
+def own_features(model: Model, places: Float[np.ndarray, "place dim"]) -> SpatialFeatures:
+    """Weights, and spatial variance that each component leaves unexplained, where `places` are those of the data."""
+    if has_closed_reductions(model, places):
+        return _closed_features_at_data(model, closed_reductions(model, places), places)
+    return _compiled_own_features(model, places)
 
 
 @eqx.filter_jit
-def weights_at_data(model: Model, places: Float[AnyArray, "place dim"]) -> Float[Array, "place bottleneck"]:
-    """Weights where `places` are those of the data."""
-    return jnp.asarray(features_at_data(model.components, reduce_places(model, places), places).weights)
+def _compiled_own_features(model: Model, places: Float[AnyArray, "place dim"]) -> SpatialFeatures:
+    return features_at_data(model.components, reduce_places(model, places), places)
 
 
-compiled_reduce_places = eqx.filter_jit(reduce_places)
+def reductions_at(model: Model, places: Float[AnyArray, "place dim"]) -> tuple[Reduction, ...]:
+    """`reduce_places` as numbers."""
+    if has_closed_reductions(model, places):
+        return closed_reductions(model, np.asarray(places))
+    return reductions_to_draw_from(model, places)
+
+
+reductions_to_draw_from = eqx.filter_jit(reduce_places)
 
 
 def sizes_of(reductions: tuple[Reduction, ...]) -> tuple[int, ...]:
@@ -133,7 +191,18 @@ def unexplained_variance(
 
 
 def chain_at(model: Model, num_pseudo: tuple[int, ...], times: Float[np.ndarray, " time"]) -> Chain:
-    """The chain at any sorted, distinct `times`; compiled once for many lengths, by padding the distinct steps."""
+    """The chain at any sorted, distinct `times`."""
+    if all(has_closed_chain(component.time) for component in model.components):
+        return _closed_chain(model, num_pseudo, time_grid(times))
+    return chain_to_draw_from(model, num_pseudo, times)
+
+
+def chain_to_draw_from(model: Model, num_pseudo: tuple[int, ...], times: Float[np.ndarray, " time"]) -> Chain:
+    """The same, compiled once for many lengths, by padding the distinct steps.
+
+    Draws take the signs of eigenvectors, which the last bit of a matrix may decide: a seed gives the draws that it always gave from these
+    alone.
+    """
     grid = time_grid(times)
     padded = np.pad(grid.steps, (0, next_power_of_two(len(grid.steps)) - len(grid.steps)))
     chain = _chain_at(
@@ -188,7 +257,9 @@ def time_variances(kernel: Kernel, times: Float[AnyArray, " time"]) -> Float[Arr
 
 
 def time_variances_at(model: Model, times: Float[np.ndarray, " time"]) -> Float[np.ndarray, "time component"]:
-    """`time_variances` of every component at any `times`; compiled once for many numbers of them, by padding."""
+    """`time_variances` of every component at any `times`; where compiled, once for many numbers of them, by padding."""
+    if all(has_closed_chain(component.time) for component in model.components):
+        return np.stack([closed_time_variances(component.time, times) for component in model.components], axis=1)
     count = len(times)
     padded = np.pad(times, (0, next_power_of_two(count) - count), mode="edge")
     return np.asarray(_time_variances_at(model, padded))[:count]
@@ -199,15 +270,43 @@ def _time_variances_at(model: Model, times: Float[AnyArray, " time"]) -> Float[A
     return jnp.stack([time_variances(component.time, times) for component in model.components], axis=1)
 
 
-@eqx.filter_jit
 def signal_variances(
     model: Model,
     times: Float[AnyArray, " time"],
     places: Float[AnyArray, "place dim"],
     time_of_row: Int[AnyArray, " row"],
     place_of_row: Int[AnyArray, " row"],
-) -> Float[Array, " row"]:
+) -> Float[AnyArray, " row"]:
     """Prior variance of f at each row: the scale that its noise is small or large beside."""
+    if not _has_closed_variances(model):
+        return _compiled_signal_variances(model, times, places, time_of_row, place_of_row)
+    by_time, by_place = time_variances_at(model, times), _closed_spatial_variances(model, places)
+    return np.sum(by_time[time_of_row] * by_place[place_of_row], axis=1)
+
+
+def _has_closed_variances(model: Model) -> bool:
+    return all(
+        has_closed_form(part.space) and has_closed_chain(part.time) and is_concrete(part.variance)
+        for part in model.components
+    )
+
+
+def _closed_spatial_variances(
+    model: Model, places: Float[np.ndarray, "place dim"]
+) -> Float[np.ndarray, "place component"]:
+    return np.stack(
+        [float(part.variance) * closed_space_variances(part.space, places) for part in model.components], axis=1
+    )
+
+
+@eqx.filter_jit
+def _compiled_signal_variances(
+    model: Model,
+    times: Float[AnyArray, " time"],
+    places: Float[AnyArray, "place dim"],
+    time_of_row: Int[AnyArray, " row"],
+    place_of_row: Int[AnyArray, " row"],
+) -> Float[Array, " row"]:
     parts = [
         (component.variance * component.space.variances(jnp.asarray(places)))[place_of_row]
         * time_variances(component.time, times)[time_of_row]
@@ -217,10 +316,13 @@ def signal_variances(
 
 
 def signal_variances_at(model: Model, data: Observations) -> Float[np.ndarray, " row"]:
-    """`signal_variances` of rows as numbers; compiled once for many numbers of places and times, by padding."""
+    """`signal_variances` of rows as numbers; where compiled, once for many numbers of places and times, by padding."""
     count = len(data.places)
-    padded = np.pad(data.places, ((0, next_power_of_two(count) - count), (0, 0)), mode="edge")
-    spatial = np.asarray(_spatial_variances_at(model, padded))[:count]
+    if _has_closed_variances(model):
+        spatial = _closed_spatial_variances(model, data.places)
+    else:
+        padded = np.pad(data.places, ((0, next_power_of_two(count) - count), (0, 0)), mode="edge")
+        spatial = np.asarray(_spatial_variances_at(model, padded))[:count]
     by_time = time_variances_at(model, data.times)
     return np.sum(by_time[data.grouping.time_of_row] * spatial[data.grouping.place_of_row], axis=1)
 
@@ -233,8 +335,17 @@ def _spatial_variances_at(model: Model, places: Float[AnyArray, "place dim"]) ->
 def features_at(
     model: Model, reductions: tuple[Reduction, ...], places: Float[np.ndarray, "place dim"]
 ) -> SpatialFeatures:
-    """Features of any `places`; piece by piece, so that little more is held than the answer, and padded, so that pieces of
-    many sizes share one compilation.
+    """Features of any `places`."""
+    if has_closed_features_at(reductions, len(places)):
+        return scaled_features(model.components, [reduced_at(reduction, places) for reduction in reductions])
+    return features_to_draw_from(model, reductions, places)
+
+
+def features_to_draw_from(
+    model: Model, reductions: tuple[Reduction, ...], places: Float[np.ndarray, "place dim"]
+) -> SpatialFeatures:
+    """The same, compiled: piece by piece, so that little more is held than the answer, and padded, so that pieces of many sizes share one
+    compilation. See `chain_to_draw_from`.
     """
     weights = np.empty((len(places), sum(sizes_of(reductions))))
     unexplained = np.empty((len(places), len(reductions)))

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from weft.data.places import distinct_places
 from weft.inference.paths import Seen, draw_prior
-from weft.inference.prior import chain_at
+from weft.inference.prior import chain_to_draw_from
 from weft.model import Model
 
 __all__ = ["Points", "draw_field"]
@@ -45,7 +45,7 @@ def draw_field(
             np.sqrt(float(part.variance) / num_groups) * part.space.random_features(places, at_once, rng)
             for part in model.components
         ]
-        chain = chain_at(model, tuple(block.shape[1] for block in blocks), times)
+        chain = chain_to_draw_from(model, tuple(block.shape[1] for block in blocks), times)
         weights = np.concatenate(blocks, axis=1)
         seen = tuple(Seen(offsets, where, weights) for offsets, where in readings)
         for total, part in zip(totals, draw_prior(chain, seen, num, rng), strict=True):

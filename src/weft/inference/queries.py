@@ -11,7 +11,16 @@ from weft.arrays import ArrayLike, require_own_process
 from weft.data.layout import Layout
 from weft.data.observations import as_floats, as_numbers, refuse_rows
 from weft.data.places import distinct_places
-from weft.inference.prior import chain_at, check_places, check_times, features_at, sizes_of, time_variances_at
+from weft.inference.prior import (
+    chain_at,
+    chain_to_draw_from,
+    check_places,
+    check_times,
+    features_at,
+    features_to_draw_from,
+    sizes_of,
+    time_variances_at,
+)
 from weft.model import Model
 from weft.state_space.basis import Reduction
 from weft.state_space.chain import Chain, Queries, Rows
@@ -81,16 +90,19 @@ class Question:
         rows: Rows,
         times: Float[np.ndarray, " query"],
         places: Float[np.ndarray, "query dim"],
+        *,
+        to_draw: bool = False,
     ):
         distinct, place = distinct_places(places)
         check_places(model, distinct)
-        features = features_at(model, reductions, distinct)
+        features = (features_to_draw_from if to_draw else features_at)(model, reductions, distinct)
         # New times enter the chain as steps without rows.
         all_times, number = np.unique(np.concatenate([data_times, times]), return_inverse=True)
         check_times(model, all_times)
         of_data, of_query = number[: len(data_times)], number[len(data_times) :]
         self._order = np.argsort(of_query, kind="stable")
-        self.chain: Chain = chain_at(model, sizes_of(reductions), all_times)
+        make_chain = chain_to_draw_from if to_draw else chain_at
+        self.chain: Chain = make_chain(model, sizes_of(reductions), all_times)
         self.rows = Rows(spread(rows.layout, of_data, len(all_times)), rows.place, rows.value, rows.precision)
         self.queries = Queries(
             layout=Layout(np.searchsorted(of_query[self._order], np.arange(len(all_times) + 1))),

@@ -33,7 +33,7 @@ from weft.inference.parts import plain_rows, rows_from_plain
 from weft.inference.plain import from_plain, to_plain
 from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
 from weft.inference.prediction import LikelihoodEmission, Marginals
-from weft.inference.prior import signal_variances_at, weights_at_data
+from weft.inference.prior import own_features, signal_variances_at
 from weft.inference.prior_draws import draw_field
 from weft.inference.queries import checked_rows, checked_sums
 from weft.inference.single import SinglePosterior, condition
@@ -419,7 +419,7 @@ class _Conditioned:
             self.model,
             self.data.times,
             rows_of(self.data, self.sites),
-            np.asarray(weights_at_data(self.model, self.places)),
+            np.asarray(own_features(self.model, self.places).weights),
             exact_places=self.places,
             log_constant=float(self.sites.log_constant),
             power=0.0,

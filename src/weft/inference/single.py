@@ -24,11 +24,12 @@ from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
 from weft.inference.prediction import LikelihoodEmission, Marginals
 from weft.inference.prior import (
     chain_at,
-    compiled_reduce_places,
     make_prior,
+    own_features,
+    reductions_at,
+    reductions_to_draw_from,
     sizes_of,
     time_variances_at,
-    unexplained_at_data,
 )
 from weft.inference.queries import Question, blocks_of_rows, checked_rows, checked_sums
 from weft.inference.sites import check_power, check_problem, gaussian_sites, rows_of
@@ -159,7 +160,7 @@ class SinglePosterior(Posterior):
 
     @functools.cached_property
     def _reductions(self) -> tuple[Reduction, ...]:
-        return compiled_reduce_places(self.model, self.basis_places)
+        return reductions_at(self.model, self.basis_places)
 
     @property
     def _num_pseudo(self) -> tuple[int, ...]:
@@ -204,7 +205,7 @@ class SinglePosterior(Posterior):
         require_whole("seed", seed, 0)
         if len(times) == 0:
             return np.empty((num, 0))
-        asked = self._ask(times, places)
+        asked = self._ask(times, places, to_draw=True)
         residual = joint.Residual(self.model, asked, distinct_places(places)[0])
         draws = joint.draws(self._engine, self.weights, asked, residual, num, np.random.default_rng(seed))
         return np.ascontiguousarray(asked.in_order(draws).T)
@@ -318,18 +319,21 @@ class SinglePosterior(Posterior):
         own = np.empty(len(self.exact_places), dtype=np.int64)
         own[number[: len(own)]] = np.arange(len(own))
         place = own[number[len(own) :]]
-        spatial = np.asarray(unexplained_at_data(self.model, self.exact_places))[place[more.grouping.place_of_row]]
+        spatial = np.asarray(own_features(self.model, self.exact_places).unexplained)[place[more.grouping.place_of_row]]
         by_time = time_variances_at(self.model, more.times)[more.grouping.time_of_row]
         return np.asarray(self.weights)[place], np.sum(by_time * spatial, axis=1)
 
-    def _ask(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Question:
+    def _ask(
+        self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"], *, to_draw: bool = False
+    ) -> Question:
         """The rows asked about as a question; from the last state on where all lie in the future."""
+        reductions = reductions_to_draw_from(self.model, self.basis_places) if to_draw else self._reductions
         if times.min() > self.times[-1] and self._engine.has_state:
             nothing = Rows(Layout(np.zeros(2)), np.zeros(0, dtype=np.int32), np.zeros(0), np.zeros(0))
-            question = Question(self.model, self._reductions, self.times[-1:], nothing, times, places)
+            question = Question(self.model, reductions, self.times[-1:], nothing, times, places, to_draw=to_draw)
             question.chain = starting(question.chain, self._run.last.state)
             return question
-        return Question(self.model, self._reductions, self.times, self.rows, times, places)
+        return Question(self.model, reductions, self.times, self.rows, times, places, to_draw=to_draw)
 
     def _totals(self, times: ArrayLike, places: ArrayLike, *, filtered: bool) -> Marginals:
         times, places = checked_rows(times, places, self.num_columns)

@@ -2,12 +2,12 @@
 """Gaussian sites: what each row says about f, as a value and a precision. For a Gaussian likelihood they are the data."""
 
 import warnings
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from weft.arrays import AnyArray, is_concrete
 from weft.data.observations import ROW_EXTRAS, Observations
@@ -46,10 +46,16 @@ def gaussian_sites(
         model, data.times, data.places, np.asarray(grouping.time_of_row), np.asarray(grouping.place_of_row)
     )
     check_noise(model.likelihood, data, floor)
-    return _gaussian_sites(model.likelihood, data.values, data.noise_variance, unexplained, floor, power, correction)
+    given = (model.likelihood, data.values, data.noise_variance, unexplained, floor, power, correction)
+    return _sites(*given) if isinstance(floor, np.ndarray) and _is_numpy(data, unexplained) else _compiled_sites(*given)
 
 
-def check_noise(likelihood: Gaussian, data: Observations, floor: Float[Array, " row"]) -> None:
+def _is_numpy(data: Observations, unexplained: Float[AnyArray, " row"]) -> bool:
+    own = () if data.noise_variance is None else (data.noise_variance,)
+    return all(isinstance(array, np.ndarray) for array in (data.values, unexplained, *own))
+
+
+def check_noise(likelihood: Gaussian, data: Observations, floor: Float[AnyArray, " row"]) -> None:
     """Refuse rows without any noise, and say so where noise is raised to the floor; nothing under `grad` or `jit`."""
     if not (is_concrete(likelihood.variance) and is_concrete(floor) and is_concrete(data.values)):
         return
@@ -66,8 +72,7 @@ def check_noise(likelihood: Gaussian, data: Observations, floor: Float[Array, " 
         )
 
 
-@eqx.filter_jit
-def _gaussian_sites(
+def _sites(
     likelihood: Gaussian,
     values: Float[AnyArray, " row"],
     own_noise: Float[AnyArray, " row"] | None,
@@ -76,19 +81,30 @@ def _gaussian_sites(
     power: float,
     correction: bool,
 ) -> Sites:
-    noise = jnp.maximum(jnp.broadcast_to(likelihood.noise_variance(own_noise), values.shape), floor)
+    numbers = _numbers(floor)
+    noise = numbers.maximum(numbers.broadcast_to(likelihood.noise_variance(own_noise), values.shape), floor)
     effective = noise + power * unexplained
-    log_constant = -jnp.sum(jnp.log(2 * jnp.pi * effective)) / 2
+    log_constant = -numbers.sum(numbers.log(2 * np.pi * effective)) / 2
     if correction:
         log_constant = log_constant + charge(unexplained, noise, power)
-    return Sites(jnp.asarray(values), 1 / effective, log_constant)
+    return Sites(numbers.asarray(values), 1 / effective, log_constant)
 
 
-def charge(unexplained: Float[AnyArray, " row"], noise: Float[Array, " row"], power: float) -> Float[Array, ""]:
+_compiled_sites = eqx.filter_jit(_sites)
+
+
+def charge(unexplained: Float[AnyArray, " row"], noise: Float[AnyArray, " row"], power: float) -> Float[AnyArray, ""]:
     """The term of the bound for what the pseudo-points leave unexplained, and its limit at power 0."""
+    numbers = _numbers(noise)
     if power == 0:
-        return -jnp.sum(unexplained / noise) / 2
-    return -(1 - power) / (2 * power) * jnp.sum(jnp.log1p(power * unexplained / noise))
+        return numbers.asarray(-numbers.sum(unexplained / noise) / 2)
+    logarithms = numbers.log1p(power * unexplained / noise)
+    return numbers.asarray(-(1 - power) / (2 * power) * numbers.sum(logarithms))
+
+
+def _numbers(array: Float[AnyArray, "..."]) -> Any:
+    """Whose functions compute with it."""
+    return np if isinstance(array, np.ndarray) else jnp
 
 
 def rows_of(data: Observations, sites: Sites, *, is_by_place: bool = False) -> Rows:

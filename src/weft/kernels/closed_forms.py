@@ -37,6 +37,7 @@ from weft.kernels.uneven import Uneven
 
 __all__ = [
     "ClosedForm",
+    "EachAlone",
     "EachWithEach",
     "EachWithOthers",
     "Pairs",
@@ -167,6 +168,25 @@ class EachWithOthers(Pairs):
         self, of_first: OfPairs, of_second: OfPairs
     ) -> tuple[Float[np.ndarray, "block x"], Float[np.ndarray, "block y"]]:
         return of_first.sum(axis=2), of_second.sum(axis=1)
+
+
+@final
+class EachAlone(Pairs):
+    """Every point with the one of its number in another group: of a group with itself, the diagonal."""
+
+    def of(self, first: Float[np.ndarray, "block x dim"], second: Float[np.ndarray, "block y dim"]) -> Pairs:
+        return EachAlone(first, second)
+
+    def at_first(self, numbers: OfPoints) -> OfPairs:
+        return numbers
+
+    def at_second(self, numbers: OfPoints) -> OfPairs:
+        return numbers
+
+    def to_points(
+        self, of_first: OfPairs, of_second: OfPairs
+    ) -> tuple[Float[np.ndarray, "block x"], Float[np.ndarray, "block y"]]:
+        return of_first, of_second
 
 
 @functools.lru_cache(maxsize=32)

@@ -21,7 +21,7 @@ from weft.kernels.base import Kernel
 from weft.linalg import cholesky, whiten
 
 # Weights of places and the variance these leave unexplained there; together, because one is made from the other.
-Reduced = tuple[Float[Array, "place _"], Float[Array, " place"]]
+Reduced = tuple[Float[AnyArray, "place _"], Float[AnyArray, " place"]]
 
 
 class Reduction(eqx.Module):
@@ -234,7 +234,7 @@ class Whitened(Reduction):
 
     kernel: Kernel
     points: Float[AnyArray, "pseudo dim"]
-    factor: Float[Array, "pseudo pseudo"]
+    factor: Float[AnyArray, "pseudo pseudo"]
     are_data: bool = eqx.field(static=True)
 
     @property

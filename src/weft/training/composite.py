@@ -18,6 +18,7 @@ from weft.arrays import AnyArray, require_float64
 from weft.data.observations import Observations
 from weft.engines.base import Engine
 from weft.engines.choose import choose_engine
+from weft.engines.cpu import CpuEngine
 from weft.engines.dense import DenseEngine
 from weft.inference.evidence import log_evidence
 from weft.inference.exact_work import ExactWork, exact_work
@@ -29,9 +30,11 @@ from weft.training.estimate import shape_of
 from weft.training.maximise import FunctionValue
 from weft.training.padding import pad_blocks
 from weft.training.parameters import ParameterSpace, Path, Prior, log_prior_and_slopes
-from weft.training.pieces import Batch, evidence_of, make_batches, slopes_of
+from weft.training.pieces import Batch, evidence_of, has_closed_kernels, make_batches, slopes_of
 
-__all__ = ["CompositeObjective", "block_evidence"]
+__all__ = ["CompositeObjective", "block_evidence", "is_learned_plainly"]
+
+_MOST_ROWS_IN_PAIRS = 1500
 
 
 class BlockGradients(NamedTuple):
@@ -43,9 +46,6 @@ class BlockGradients(NamedTuple):
 
 class CompositeObjective:
     """Log evidence of all blocks plus log priors as a function of the free numbers; the blocks one by one where asked for."""
-
-    # Ctrl-C would look like a failed trial point inside compiled code, and waits for the end of an evaluation.
-    is_compiled = True
 
     def __init__(
         self,
@@ -59,6 +59,8 @@ class CompositeObjective:
     ):
         self.space, self.model, self.terms = space, model, terms
         self.num_blocks = len(blocks)
+        # Ctrl-C would look like a failed trial point on threads and inside compiled code, and waits for the end of an evaluation.
+        self.is_compiled = len(blocks) > 1
         self.evidence: _Together | _OneByOne = (
             _Together(space, model, blocks, engine)
             if is_shared(model)
@@ -89,6 +91,7 @@ class _Together:
         self.engine = engine_for_blocks(model, blocks, engine)
         self.executor = current_executor()
         batches = _batches_for(blocks, self.engine)
+        self.whole = batches[0]
         self.batches = [self.executor.hold(batch) for batch in batches]
         self.names = _names_of(batches, blocks)
         self.num_blocks = len(blocks)
@@ -99,6 +102,10 @@ class _Together:
         self.num_engine_calls += self.num_blocks
         placed = self.space.place_numpy(self.model, point)
         task = functools.partial(_scores_of_batch, self.space, placed, self.engine)
+        if self.num_blocks == 1:
+            # On the caller's own thread, with whatever threads the engine wants.
+            value, slope = task(self.whole)
+            return BlockGradients(value, slope * self.space.steepness(point))
         values, slopes = zip(*self.executor.map(task, self.batches, names=self.names, again=again), strict=True)
         return BlockGradients(np.concatenate(values), np.concatenate(slopes) * self.space.steepness(point))
 
@@ -166,6 +173,16 @@ def block_evidence(
 def is_shared(model: Model) -> bool:
     """Whether blocks of this model share a compilation: it is exact, and its noise Gaussian."""
     return model.is_exact and isinstance(model.likelihood, Gaussian)
+
+
+def is_learned_plainly(model: Model, block: Observations, engine: Engine) -> bool:
+    """Whether nothing has to be compiled for the evidence of one block with its slopes, and it is better so.
+
+    Beyond some rows, what all pairs of them take on the way to a matrix is too much memory.
+    """
+    if not is_shared(model) or not has_closed_kernels(model, block.places.shape[1]):
+        return False
+    return isinstance(engine, CpuEngine) or (isinstance(engine, DenseEngine) and block.num_rows <= _MOST_ROWS_IN_PAIRS)
 
 
 def engine_for_blocks(model: Model, blocks: Sequence[Observations], engine: str | Engine) -> Engine:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from weft.arrays import require_float64
+from weft.arrays import AnyArray, require_float64
 from weft.data.layout import Layout
 from weft.data.observations import Observations
 from weft.engines.base import Chain, Engine, Rows, Shape
@@ -200,11 +200,11 @@ def _whole(model: Model, data: Observations, engine: Engine, gradient: bool) -> 
     return log_evidence(model, data, engine=engine)
 
 
-def _engine_value(engine: Engine, chain: Chain, weights: Array, rows: Rows) -> Float[Array, ""]:
+def _engine_value(engine: Engine, chain: Chain, weights: AnyArray, rows: Rows) -> Float[Array, ""]:
     return engine.log_normaliser(chain, weights, rows)
 
 
-def _engine_gradient(engine: Engine, chain: Chain, weights: Array, rows: Rows) -> object:
+def _engine_gradient(engine: Engine, chain: Chain, weights: AnyArray, rows: Rows) -> object:
     return eqx.filter_value_and_grad(lambda given: engine.log_normaliser(*given))((chain, weights, rows))
 
 

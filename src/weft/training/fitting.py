@@ -33,7 +33,7 @@ from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.notebook import facts_html
 from weft.training.checkpoint import Checkpoint, Finished, fingerprint_of, read_checkpoint, write_checkpoint
-from weft.training.composite import CompositeObjective
+from weft.training.composite import CompositeObjective, is_learned_plainly
 from weft.training.estimate import refuse_too_large, shape_of
 from weft.training.maximise import Ascent, FunctionValue, Outcome, Step, maximise
 from weft.training.parameters import (
@@ -184,7 +184,12 @@ def fit(
         shape = shape_of(model, blocks[0])
         chosen = choose_engine(engine, shape)
         refuse_too_large(shape, chosen)
-        objective = _Objective(space, model, blocks[0], terms, power, chosen, is_large=chosen.cost(shape).flops > LARGE)
+        is_large = chosen.cost(shape).flops > LARGE
+        objective = (
+            CompositeObjective(space, model, blocks, terms, power=power, engine=chosen)
+            if is_learned_plainly(model, blocks[0], chosen)
+            else _Objective(space, model, blocks[0], terms, power, chosen, is_large=is_large)
+        )
     else:
         with tasks_on(client):
             objective = CompositeObjective(space, model, blocks, terms, power=power, engine=engine)
@@ -522,7 +527,9 @@ class _Run:
 
     def standard_errors(self) -> dict[str, np.ndarray] | None:
         """Of the best point, where blocks tell them; None where it cannot be said, or the fit was cut short."""
-        if not isinstance(self.objective, CompositeObjective) or self.best.outcome is not Outcome.CONVERGED:
+        if not isinstance(self.objective, CompositeObjective) or self.objective.num_blocks == 1:
+            return None
+        if self.best.outcome is not Outcome.CONVERGED:
             return None
         try:
             covariance = sandwich(self.objective, self.best.point)
@@ -533,7 +540,7 @@ class _Run:
 
     def result(self, warm: FitResult | None) -> FitResult:
         best = self.best
-        model = self.space.place_numpy(self.model, best.point)
+        model = self.space.place_numpy(self.model, best.point, to_keep=True)
         pressed = self.space.at_bounds(best.point)
         at_bounds = f"; at its bound: {', '.join(pressed)}" if pressed else ""
         return FitResult(

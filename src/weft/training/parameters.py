@@ -17,13 +17,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
+from scipy.special import expit
 
 from weft.arrays import AnyArray
 from weft.domains import Domain, as_float64, domain_of, is_fixed, is_float
 from weft.kernels import Linear, OnSphere, Separable, Wiener
 from weft.model import Model
 from weft.state_space.basis import PseudoPoints
+from weft.training.priors import LogNormalPrior, NormalPrior, WithinReach
 
 Path = tuple[str | int, ...]
 # A pair (lower, upper), each None, a number or an array; checked where it is used.
@@ -172,10 +174,14 @@ class ParameterSpace(eqx.Module):
         ]
         return replace(model, self.paths, values)
 
-    def place_numpy(self, model: Model, point: Float[np.ndarray, " free"]) -> Model:
-        """The same with NumPy arrays: what a user gets."""
+    def place_numpy(self, model: Model, point: Float[np.ndarray, " free"], *, to_keep: bool = False) -> Model:
+        """The same with NumPy arrays; `to_keep`, what a user gets, is to the last bit what `place` gives."""
         numbers = self.flatten(model)
-        numbers[self.free] = np.asarray(_numbers(jnp.asarray(point), self))
+        numbers[self.free] = (
+            np.asarray(_numbers(jnp.asarray(point), self))
+            if to_keep
+            else to_interval(np.asarray(point), self.lower, self.upper, self.scale)
+        )
         parts = np.split(numbers, np.cumsum([int(np.prod(shape)) for shape in self.shapes])[:-1])
         return replace(
             model, self.paths, [as_float64(part.reshape(shape)) for part, shape in zip(parts, self.shapes, strict=True)]
@@ -183,7 +189,7 @@ class ParameterSpace(eqx.Module):
 
     def steepness(self, point: Float[np.ndarray, " free"]) -> Float[np.ndarray, " free"]:
         """How fast each free number moves with its image on the real line."""
-        return np.asarray(_steepness(jnp.asarray(point), self))
+        return _steepness(np.asarray(point), self.lower, self.upper, self.scale)
 
     def values(self, model: Model) -> dict[str, np.ndarray]:
         return {name: _value(model, path) for name, path in zip(self.names, self.paths, strict=True)}
@@ -192,7 +198,7 @@ class ParameterSpace(eqx.Module):
         """Names of parameters pressed against a finite bound that leaves no more than a thousandth of its interval."""
         width = self.upper - self.lower
         boxed = np.isfinite(width)
-        value = np.asarray(to_interval(point, self.lower, self.upper, self.scale))
+        value = to_interval(np.asarray(point), self.lower, self.upper, self.scale)
         margin = np.minimum(value - self.lower, self.upper - value)
         pressed = self.free[boxed & (margin < 1e-3 * np.where(boxed, width, 1.0))]
         ends = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
@@ -204,13 +210,18 @@ def _numbers(point: Float[Array, " free"], space: ParameterSpace) -> Float[Array
     return to_interval(point, space.lower, space.upper, space.scale)
 
 
-@eqx.filter_jit
-def _steepness(point: Float[Array, " free"], space: ParameterSpace) -> Float[Array, " free"]:
-    return jax.jvp(lambda point: _numbers(point, space), (point,), (jnp.ones(space.size),))[1]
-
-
 def replace(model: Model, paths: Sequence[Path], values: Sequence[Any]) -> Model:
-    return eqx.tree_at(lambda tree: [follow(tree, path) for path in paths], model, list(values))
+    """The model with other values at these paths."""
+    leaves, tree = jax.tree_util.tree_flatten_with_path(model)
+    new = dict(zip(paths, values, strict=True))
+    found = [new.pop(tuple(map(_step_of, path)), leaf) for path, leaf in leaves]
+    assert not new
+    return jax.tree.unflatten(tree, found)
+
+
+def _step_of(key: Any) -> str | int:
+    """The step of a `Path` that JAX's key stands for."""
+    return key.name if isinstance(key, jax.tree_util.GetAttrKey) else key.idx
 
 
 def make_space(
@@ -300,18 +311,47 @@ def to_interval(
     lower: Float[AnyArray, " free"],
     upper: Float[AnyArray, " free"],
     scale: Float[AnyArray, " free"],
-) -> Float[Array, " free"]:
-    """From the real line into the intervals."""
-    has_lower, has_upper = jnp.isfinite(lower), jnp.isfinite(upper)
-    boxed, above, below = has_lower & has_upper, has_lower & ~has_upper, has_upper & ~has_lower
-    floor, ceiling = jnp.where(has_lower, lower, 0.0), jnp.where(has_upper, upper, 0.0)
+) -> Float[AnyArray, " free"]:
+    """From the real line into the intervals; in NumPy where `point` is an array of it."""
+    numbers: Any = np if isinstance(point, np.ndarray) else jnp
+    boxed, above, below = _kinds(lower, upper, numbers)
+    floor, ceiling = numbers.where(boxed | above, lower, 0.0), numbers.where(boxed | below, upper, 0.0)
     # Each branch sees a harmless 0 where it does not apply, for the gradient's sake.
-    logistic = jax.nn.sigmoid(jnp.where(boxed, point, 0.0))
-    exponential = jnp.exp(jnp.where(above | below, point, 0.0))
-    return jnp.where(
+    within = numbers.where(boxed, point, 0.0)
+    logistic = expit(within) if numbers is np else jax.nn.sigmoid(within)
+    with np.errstate(over="ignore"):
+        exponential = numbers.exp(numbers.where(above | below, point, 0.0))
+    return numbers.where(
         boxed,
         floor + (ceiling - floor) * logistic,
-        jnp.where(above, floor + exponential, jnp.where(below, ceiling - exponential, scale * point)),
+        numbers.where(above, floor + exponential, numbers.where(below, ceiling - exponential, scale * point)),
+    )
+
+
+def _kinds(
+    lower: Float[AnyArray, " free"], upper: Float[AnyArray, " free"], numbers: Any = np
+) -> tuple[Bool[AnyArray, " free"], Bool[AnyArray, " free"], Bool[AnyArray, " free"]]:
+    """Which numbers have both bounds, the lower one alone, the upper one alone."""
+    has_lower, has_upper = numbers.isfinite(lower), numbers.isfinite(upper)
+    return has_lower & has_upper, has_lower & ~has_upper, has_upper & ~has_lower
+
+
+def _steepness(
+    point: Float[np.ndarray, " free"],
+    lower: Float[np.ndarray, " free"],
+    upper: Float[np.ndarray, " free"],
+    scale: Float[np.ndarray, " free"],
+) -> Float[np.ndarray, " free"]:
+    """The derivative of `to_interval`."""
+    boxed, above, below = _kinds(lower, upper)
+    logistic = expit(np.where(boxed, point, 0.0))
+    with np.errstate(over="ignore"):
+        exponential = np.exp(np.where(above | below, point, 0.0))
+    width = np.where(boxed, upper, 0.0) - np.where(boxed, lower, 0.0)
+    return np.where(
+        boxed,
+        width * logistic * (1 - logistic),
+        np.where(above, exponential, np.where(below, -exponential, scale)),
     )
 
 
@@ -322,8 +362,7 @@ def from_interval(
     scale: Float[AnyArray, " free"],
 ) -> Float[np.ndarray, " free"]:
     """The inverse of `to_interval`."""
-    has_lower, has_upper = np.isfinite(lower), np.isfinite(upper)
-    boxed, above, below = has_lower & has_upper, has_lower & ~has_upper, has_upper & ~has_lower
+    boxed, above, below = _kinds(lower, upper)
     point = value / scale
     point[boxed] = np.log(value[boxed] - lower[boxed]) - np.log(upper[boxed] - value[boxed])
     point[above] = np.log(value[above] - lower[above])
@@ -342,10 +381,15 @@ def log_prior(model: Model, priors: Sequence[tuple[Path, Prior]]) -> Float[Array
 def log_prior_and_slopes(
     space: ParameterSpace, model: Model, priors: Sequence[tuple[Path, Prior]]
 ) -> tuple[float, Float[np.ndarray, " free"]]:
-    """The same with its slopes in the free numbers; each prior is compiled by itself, so that models share them."""
+    """The same with its slopes in the free numbers; a prior of a user's own is compiled by itself, so that models share it."""
     total, slopes = 0.0, {path: np.zeros(np.shape(follow(model, path))) for path in space.paths}
     for path, prior in priors:
-        value, slope = _prior_and_slope(prior, jnp.asarray(follow(model, path)))
+        where = follow(model, path)
+        value, slope = (
+            (np.sum(prior(np.asarray(where))), prior.slope(np.asarray(where)))
+            if isinstance(prior, NormalPrior | LogNormalPrior | WithinReach)
+            else _prior_and_slope(prior, jnp.asarray(where))
+        )
         total += float(value)
         slopes[path] = slopes[path] + np.asarray(slope)
     return total, np.concatenate([slopes[path].reshape(-1) for path in space.paths])[space.free]

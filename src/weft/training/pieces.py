@@ -47,7 +47,7 @@ from weft.training.one_block import (
 from weft.training.padding import PaddedBlock
 from weft.training.parameters import Path, follow
 
-__all__ = ["Batch", "Slopes", "evidence_of", "make_batches", "slopes_of"]
+__all__ = ["Batch", "Slopes", "evidence_of", "has_closed_kernels", "make_batches", "slopes_of"]
 
 # Blocks whose kernels are computed together: enough to make little of the calls, few enough to keep every processor busy.
 _BLOCKS_AT_ONCE = 4
@@ -93,6 +93,17 @@ class Slopes(NamedTuple):
             number, rest = (int(path[2]), path[3:]) if path[1] == "components" else (0, path[1:])
             node = follow(getattr(self, str(rest[0]))[number], rest[1:])
         return np.asarray(node)[: self.num_blocks].reshape(self.num_blocks, -1)
+
+
+def has_closed_kernels(model: Model, width: int) -> bool:
+    """Whether no kernel of the model has to be compiled, with places of so many columns."""
+    return all(
+        has_closed_chain(component.time)
+        and has_closed_form(component.time)
+        and has_closed_form(component.space)
+        and (not has_own_features(component.space, width) or has_closed_features(component.space))
+        for component in model.components
+    )
 
 
 def evidence_of(model: Model, batch: Batch, engine: Engine) -> Float[np.ndarray, " block"]:

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Priors for parameters: functions from a parameter's value to its log density. Any such JAX function will do."""
+"""Priors for parameters: functions from a parameter's value to its log density. Any such JAX function will do.
+
+Those here take NumPy's arrays too, and know their own slopes: nothing has to be compiled for them.
+"""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from weft.arrays import AnyArray
 from weft.domains import as_float64
@@ -27,8 +31,11 @@ class NormalPrior:
     mean: float
     deviation: float
 
-    def __call__(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
+    def __call__(self, value: Float[AnyArray, "..."]) -> Float[AnyArray, "..."]:
         return -0.5 * ((value - self.mean) / self.deviation) ** 2 - np.log(self.deviation * np.sqrt(2 * np.pi))
+
+    def slope(self, value: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        return np.asarray((self.mean - value) / self.deviation**2)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +45,16 @@ class LogNormalPrior:
     median: float
     deviation: float
 
-    def __call__(self, value: Float[Array, "..."]) -> Float[Array, "..."]:
-        logarithm = jnp.log(value)
-        return NormalPrior(float(np.log(self.median)), self.deviation)(logarithm) - logarithm
+    def __call__(self, value: Float[AnyArray, "..."]) -> Float[AnyArray, "..."]:
+        logarithm = _numbers(value).log(value)
+        return self._of_logarithm(logarithm) - logarithm
+
+    def slope(self, value: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        return np.asarray((self._of_logarithm.slope(np.log(value)) - 1) / value)
+
+    @property
+    def _of_logarithm(self) -> NormalPrior:
+        return NormalPrior(float(np.log(self.median)), self.deviation)
 
 
 class WithinReach(eqx.Module):
@@ -55,12 +69,30 @@ class WithinReach(eqx.Module):
     longest: Float[AnyArray, "..."] = eqx.field(converter=as_float64)
     alike: tuple[int, ...] = eqx.field(static=True, default=())
 
-    def __call__(self, value: Float[Array, "..."]) -> Float[Array, ""]:
-        logarithm = jnp.log(value)
-        above = jnp.maximum(logarithm - jnp.log(self.longest), 0.0)
-        below = jnp.maximum(jnp.log(self.shortest) - logarithm, 0.0)
-        squares = (jnp.sum(above**2) + jnp.sum(below**2)) / _DEVIATION**2
+    def __call__(self, value: Float[AnyArray, "..."]) -> Float[AnyArray, ""]:
+        numbers = _numbers(value)
+        logarithm = numbers.log(value)
+        beyond = self._beyond(logarithm, numbers)
+        squares = numbers.sum(beyond**2) / _DEVIATION**2
         if len(self.alike) > 1:
             together = logarithm[np.array(self.alike)]
-            squares = squares + jnp.sum((together - jnp.mean(together)) ** 2) / _BETWEEN_DIRECTIONS**2
-        return -0.5 * squares
+            squares = squares + numbers.sum((together - numbers.mean(together)) ** 2) / _BETWEEN_DIRECTIONS**2
+        return numbers.asarray(-0.5 * squares)
+
+    def slope(self, value: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        logarithm = np.log(value)
+        of_logarithm = np.asarray(-self._beyond(logarithm, np) / _DEVIATION**2)
+        if len(self.alike) > 1:
+            numbers = np.array(self.alike)
+            together = logarithm[numbers]
+            of_logarithm[numbers] -= (together - np.mean(together)) / _BETWEEN_DIRECTIONS**2
+        return of_logarithm / value
+
+    def _beyond(self, logarithm: Float[AnyArray, "..."], numbers: Any) -> Float[AnyArray, "..."]:
+        """How far a logarithm is above the longest length, or below the shortest."""
+        above = numbers.maximum(logarithm - np.log(self.longest), 0.0)
+        return above + numbers.minimum(logarithm - np.log(self.shortest), 0.0)
+
+
+def _numbers(value: Float[AnyArray, "..."]) -> Any:
+    return np if isinstance(value, np.ndarray | np.generic) else jnp
