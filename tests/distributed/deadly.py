@@ -42,6 +42,33 @@ def die_once(function: Callable[..., Any], flag: pathlib.Path, caller: int, dies
     return function(*arguments)
 
 
+class Failing(Executor):
+    """Another executor, where tasks of a name that contains `word` fail."""
+
+    def __init__(self, inner: Executor, word: str):
+        self.inner, self.word = inner, word
+
+    def hold(self, piece: Any) -> Any:
+        return self.inner.hold(piece)
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        *columns: Sequence[Any],
+        names: Sequence[str] | None = None,
+        again: bool = False,
+    ) -> list[Any]:
+        assert names is not None
+        fails = [self.word in name for name in names]
+        return self.inner.map(functools.partial(fail, function), fails, *columns, names=names)
+
+
+def fail(function: Callable[..., Any], fails: bool, *arguments: Any) -> Any:
+    if fails:
+        raise ValueError("its rows are cursed")
+    return function(*arguments)
+
+
 def die(number: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 

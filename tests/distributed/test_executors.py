@@ -117,6 +117,22 @@ def test_other_clients_are_refused_with_a_sentence():
         executor_for("tcp://127.0.0.1:8786")
 
 
+def test_without_dask_tables_are_fitted_and_answered_here():
+    program = (
+        "import sys\n"
+        "sys.modules['dask'] = sys.modules['distributed'] = None\n"
+        "import weft, weft.demo\n"
+        "table = weft.demo.temperatures(stations=5, days=9)\n"
+        "gp = weft.SpaceTimeGP(time='date', space=('lat', 'lon'), target='tmax', components=('slow',), habits=None,\n"
+        "    max_iterations=1, engine='dense', regions=None, progress=None)\n"
+        "gp.fit(table)\n"
+        "print([len(answer) == len(table) for answer in (gp.predict(table), gp.fill(table), gp.sample(table, num=1))])\n"
+        "print('rmse' in gp.score(table))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.stdout.splitlines() == ["[True, True, True]", "True"], ended.stderr
+
+
 def test_without_dask_asking_for_a_client_says_what_to_install():
     program = (
         "import sys\n"

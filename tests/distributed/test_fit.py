@@ -7,8 +7,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
-from tests.distributed.deadly import Deadly
-from weft.distributed import Processes, tasks_on
+from tests.distributed.deadly import Deadly, Failing
+from weft.distributed import Processes, TaskError, tasks_on
 from weft.distributed.on_dask import OnDask
 
 MODEL = weft.Model(
@@ -149,6 +149,12 @@ def test_regions_answer_the_same_to_the_bit_from_one_process_and_from_two(local)
             found.append((answers(local), local.posterior_.log_evidence, local.posterior_.fitted_values()))
     for one, two in zip(*found, strict=True):
         assert_array_equal(one, two)
+
+
+def test_an_error_in_a_region_is_a_sentence_with_the_region_and_its_times(local, client):
+    sentence = r"^region 1, \d+ rows at times -?[\d.e-]+ to [\d.e-]+ failed on a worker: its rows are cursed$"
+    with tasks_on(Failing(OnDask(client), "region 1,")), pytest.raises(TaskError, match=sentence):
+        local.posterior_.fitted_values()
 
 
 def test_folds_are_scored_on_workers(local, client):
