@@ -9,6 +9,7 @@ import weft
 from tests.problems import sum_separable
 from weft.inference.habits.level import Level
 from weft.inference.with_habits import PosteriorWithHabits, find_habits, tell, with_habits
+from weft.likelihoods import RowExtras
 
 TIMES = np.array([5.5, -1.0, 0.3, 1.5, 2.0, 4.2])
 
@@ -61,6 +62,12 @@ def test_levels_add_to_mean_and_variance(posterior, field, asked, question):
     found, without = (getattr(each, question)(TIMES, asked) for each in (posterior, field))
     assert_allclose(found.mean, without.mean + MEAN)
     assert_allclose(found.variance, without.variance + VARIANCE)
+
+
+def test_of_no_rows_there_are_no_answers(posterior):
+    """What a lazy table's answers look like is asked so."""
+    nothing = posterior.prediction(np.zeros(0), np.zeros((0, posterior.num_columns)), RowExtras())
+    assert nothing.latent_mean.shape == nothing.latent_variance.shape == (0,)
 
 
 def test_levels_are_the_last_component(posterior, field, asked):

@@ -244,7 +244,8 @@ class PosteriorWithHabits(Posterior):
                 for before in found
                 for after in habit.versions(before.times, places)
             )
-        return tuple(version for version in found if np.any(version.probability > 0))
+        # Of no rows none has any probability, and one says so as well as all.
+        return tuple(version for version in found if np.any(version.probability > 0)) or found[:1]
 
     def _over_versions(
         self, answer: Callable[[Times, Places], Marginals], times: ArrayLike, places: ArrayLike
