@@ -4,6 +4,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.signal import lfilter
 
 import weft
 from weft.estimator import building, learning
@@ -45,6 +46,36 @@ def test_what_was_tried_is_told(fitted):
     assert any(line.startswith("slow component rough in space") for line in fitted.fitted_.trials)
     assert "tried: local component" in fitted.summary()
     assert fitted.component_names_[:2] == ("slow", "fast")
+
+
+def network(*, rough: bool) -> pd.DataFrame:
+    """Forty places with a field that changes in weeks and one that changes in days, both rough or both smooth in space."""
+    rng = np.random.default_rng(5)
+    where = rng.uniform(0, 600, (40, 2))
+    apart = np.sqrt(np.sum((where[:, None] - where) ** 2, axis=-1))
+
+    def spread(draws: np.ndarray, length: float) -> np.ndarray:
+        scaled = apart / length if rough else np.sqrt(3) * apart / length
+        covariance = np.exp(-scaled) if rough else (1 + scaled) * np.exp(-scaled)
+        return draws / draws.std() @ np.linalg.cholesky(covariance + 1e-9 * np.eye(40)).T
+
+    slow, fast = rng.normal(size=(2, 320, 40))
+    # Of two orders: a slow component of one would be smooth in time to none.
+    slow, fast = lfilter([1.0], [1, -1.9, 0.9025], slow, axis=0)[200:], lfilter([1.0], [1, -0.4], fast, axis=0)[200:]
+    values = spread(slow, 600.0) + 0.7 * spread(fast, 400.0) + 0.2 * rng.normal(size=(120, 40))
+    days = np.repeat(pd.date_range("2021-03-01", periods=120), 40)
+    return pd.DataFrame(
+        {"day": days, "x": np.tile(where[:, 0], 120), "y": np.tile(where[:, 1], 120), "value": values.ravel()}
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rough", [True, False])
+def test_both_components_are_rough_where_they_were_made_so(rough):
+    roles = {"time": "day", "space": ("x", "y"), "target": "value"}
+    gp = weft.SpaceTimeGP(**roles, habits=None, max_iterations=1, progress=None).fit(network(rough=rough))
+    (trial,) = [line for line in gp.fitted_.trials if line.startswith("both components rough in space")]
+    assert trial.endswith("kept" if rough else "left")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 import weft
 from weft.inference.executor import Threads, running_on
-from weft.training.blocks import Kind, choose_blocks
+from weft.training.blocks import Kind, choose_blocks, through_the_series
 from weft.training.composite import CompositeObjective, block_evidence
 from weft.training.parameters import make_space
 
@@ -73,6 +73,21 @@ def test_compact_blocks_are_narrow_and_scattered_ones_wide(table):
     share = np.histogram(times, bins=4, range=(data.times[0], data.times[-1]))[0] / len(times)
     # No season is left out: a quarter of the series each, give or take.
     assert share.min() > 0.08
+
+
+def test_neighbourhoods_through_the_series_are_narrow_and_as_long_as_it():
+    data = stations()
+    found, again = (through_the_series(model(), data, count=5, num_rows=500, seed=2) for _ in range(2))
+    assert len(found) == 5
+    for block, same in zip(found, again, strict=True):
+        assert np.array_equal(block.row_times, same.row_times)
+        assert 350 < block.num_rows < 650
+        assert len(block.places) == 36
+        # One of each part of the series, and no even steps between them.
+        assert block.times[0] < 40
+        assert block.times[-1] > 360
+        assert len(np.unique(np.diff(block.times))) > 3
+    assert np.median([extent(block) for block in found]) < 0.8 * extent(data)
 
 
 def test_evidence_of_padded_blocks_is_that_of_each_by_itself():

@@ -10,7 +10,7 @@ import weft
 from weft.data.observations import take_rows
 from weft.training.left_out import leave_out
 from weft.training.priors import WithinReach
-from weft.training.selection import Candidate, Draft, select
+from weft.training.selection import Candidate, Checks, Draft, select
 
 
 def made_table(num_places: int = 30, num_times: int = 60, seed: int = 3) -> weft.Observations:
@@ -99,7 +99,7 @@ def test_a_component_is_kept_where_it_was_made(deviation):
 
     learning, checking = (parts_of(data, seed) for seed in (0, 1))
     candidates = [Candidate("nothing", lambda draft: None), Candidate("levels", with_levels)]
-    found = select(start, candidates, learning, checking)
+    found = select(start, candidates, learning, Checks(checking, checking))
     assert [trial.name for trial in found.trials] == ["levels"]
     assert found.trials[0].kept == (deviation > 0)
     assert found.draft.names == (("common", "levels") if deviation > 0 else ("common",))
@@ -116,10 +116,25 @@ def test_evidence_alone_keeps_nothing():
     changed = Draft(with_levels, ("common", "levels"), (*frozen, "kernel.components[1]"))
     # The blocks to learn from have levels, those to check by have none.
     learning, checking = (parts_of(levels_table(each), 0) for each in (0.8, 0.0))
-    trial = select(start, [Candidate("levels", lambda draft: changed)], learning, checking).trials[0]
+    trial = select(start, [Candidate("levels", lambda draft: changed)], learning, Checks(checking, checking)).trials[0]
     assert trial.evidence_gain > 0.5
     assert trial.place_gain < -0.05
     assert not trial.kept
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_change_begun_anew_is_judged_over_the_series(anew):
+    """Places of the blocks nearby have no levels, those over the series do: which are asked depends on the change."""
+    common = weft.Separable(space=weft.Matern32([200.0, 200.0]), time=weft.Matern12(10.0), variance=0.8)
+    own = weft.Separable(space=weft.Matern12([5.0, 5.0]), time=weft.Matern12(500.0), variance=0.64)
+    frozen = ("kernel.components[0].space", "kernel.components[0].time", "likelihood")
+    start = Draft(weft.Model(weft.SumSeparable([common]), weft.Gaussian(0.04)), ("common",), frozen)
+    with_levels = weft.Model(weft.SumSeparable([common, own]), weft.Gaussian(0.04))
+    changed = Draft(with_levels, ("common", "levels"), (*frozen, "kernel.components[1]"))
+    learning, without = (parts_of(levels_table(each), 0) for each in (0.8, 0.0))
+    candidate = Candidate("levels", lambda draft: changed, anew=anew)
+    trial = select(start, [candidate], learning, Checks(without, learning)).trials[0]
+    assert (trial.place_gain > 0.05) == anew
 
 
 def test_lengths_beyond_reach_are_held():

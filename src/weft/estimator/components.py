@@ -36,10 +36,10 @@ from weft.kernels import (
     Uneven,
 )
 from weft.model import Model
-from weft.training.blocks import Kind, choose_blocks
+from weft.training.blocks import Kind, choose_blocks, through_the_series
 from weft.training.parameters import Prior
 from weft.training.priors import NormalPrior, WithinReach
-from weft.training.selection import Candidate, Draft, Selection, select
+from weft.training.selection import Candidate, Checks, Draft, Selection, select
 
 __all__ = [
     "AUTO",
@@ -87,6 +87,8 @@ TRIAL_WORK = 1e9
 # Blocks that rows and places are left out of, and rows of each: a matrix of them is inverted.
 _CHECKS = 6
 _CHECKED_ROWS = 600
+# Neighbourhoods that places are left out of over a whole series.
+_NEIGHBOURHOODS = 12
 # Rows around each centre of a strength that differs over the map, and the most of these.
 _ROWS_A_CENTRE = 400
 _MOST_CENTRES = 12
@@ -220,6 +222,18 @@ def choose_components(
     # What is near comes first: a rough slow component would take the part of a local one and serve far places worse.
     candidates = [
         Candidate("local component", lambda draft: _with_local(draft, scales)),
+        # Before anything that is kept beside the two, since it begins without.
+        *(
+            [
+                Candidate(
+                    "both components rough in space",
+                    lambda draft: _unless_local(draft, _both_rougher(start)),
+                    anew=True,
+                )
+            ]
+            if places_repeat(data)
+            else []
+        ),
         # Cycles of each place before one of all of them: the latter alone made left-out places worse wherever valleys and coasts differ.
         *(
             Candidate(f"{name} season of places", _season_of_places(f"{name} of places", period, scales))
@@ -244,11 +258,14 @@ def choose_components(
     return select(start, candidates, learning, _to_check(start.model, data, seed + 1))
 
 
-def _to_check(model: Model, data: Observations, seed: int) -> list[Observations]:
-    """Compact blocks, whose places have neighbours as they have in the table, each cut to rows of its first times."""
+def _to_check(model: Model, data: Observations, seed: int) -> Checks:
+    """Compact blocks, whose places have neighbours as they have in the table: cut to rows of their first times, and over the series."""
     blocks = choose_blocks(model, data, work=TRIAL_WORK, seed=seed)
     compact = [block.data for block in blocks if block.kind in (Kind.WHOLE, Kind.COMPACT)][:_CHECKS]
-    return [take_rows(block, np.arange(min(block.num_rows, _CHECKED_ROWS))) for block in compact]
+    near = [take_rows(block, np.arange(min(block.num_rows, _CHECKED_ROWS))) for block in compact]
+    if not places_repeat(data):
+        return Checks(near, near)
+    return Checks(near, through_the_series(model, data, count=_NEIGHBOURHOODS, num_rows=_CHECKED_ROWS, seed=seed))
 
 
 def priors_for(names: Sequence[str], scales: Scales) -> dict[str, Prior]:
@@ -380,6 +397,14 @@ def _rougher(draft: Draft, name: str) -> Draft | None:
         variance=components[number].variance,
     )
     return dataclasses.replace(draft, model=_with_components(draft.model, components))
+
+
+def _both_rougher(draft: Draft) -> Draft | None:
+    """Of a draft where it starts: one that has learned, smooth and without a local component, often has a slow component that
+    has shrunk to single places, and from there no rough one is found.
+    """
+    changed = _rougher(draft, SLOW)
+    return None if changed is None else _rougher(changed, FAST)
 
 
 def _with_rough(space: Kernel) -> Kernel | None:

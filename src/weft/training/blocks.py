@@ -21,7 +21,7 @@ from weft.inference.exact_work import exact_work, regular
 from weft.inference.nearness import learn_nearness
 from weft.model import Model
 
-__all__ = ["BLOCKS_WORK", "Block", "Kind", "choose_blocks"]
+__all__ = ["BLOCKS_WORK", "Block", "Kind", "choose_blocks", "through_the_series"]
 
 # Work of one evaluation, all blocks together, in floating-point operations: about a second on a core.
 BLOCKS_WORK = 8e9
@@ -89,6 +89,35 @@ def choose_blocks(
         else _blocks_of_rows(model, data, work, rng)
     )
     return tuple(Block(kind, rows, take_rows(data, rows)) for kind, rows in chosen)
+
+
+def through_the_series(
+    model: Model, data: Observations, *, count: int, num_rows: int, seed: int = 0
+) -> tuple[Observations, ...]:
+    """Up to `count` neighbourhoods of places, spread over the map, each with about `num_rows` rows of times spread over the whole series.
+
+    A stretch shows a neighbourhood in one spell of weather, and which of two models serves its places better then is chance: four
+    stretches of 18 days of German PM10 speak against a rough kernel, by 4 % of the CRPS, that takes 7 % off over the year. For
+    places that come again and again.
+    """
+    rng = np.random.default_rng(seed)
+    at_first = np.full(len(data.places), data.times[0])
+    points = learn_nearness(model, at_first, data.places)(at_first, data.places)
+    place_of_row, time_of_row = np.asarray(data.grouping.place_of_row), np.asarray(data.grouping.time_of_row)
+    chosen = []
+    for centre in _spread(points, count, rng):
+        away = np.sum((points - points[centre]) ** 2, axis=1)
+        inside = np.zeros(len(points), dtype=bool)
+        inside[np.argsort(away, kind="stable")[:MOST_PLACES]] = True
+        rows = np.flatnonzero(inside[place_of_row])
+        times = np.unique(time_of_row[rows])
+        num_times = int(np.clip(num_rows * len(times) / len(rows), 1, len(times)))
+        # One at random of each part of the series: evenly spaced ones would all be Sundays, or all at noon.
+        ends = np.linspace(0, len(times), num_times + 1).astype(np.int64)
+        inside_times = np.zeros(len(data.times), dtype=bool)
+        inside_times[times[rng.integers(ends[:-1], ends[1:])]] = True
+        chosen.append(take_rows(data, rows[inside_times[time_of_row[rows]]]))
+    return tuple(chosen)
 
 
 def _blocks_of_places(

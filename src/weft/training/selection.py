@@ -19,7 +19,7 @@ from weft.training.left_out import LeftOut, leave_out
 from weft.training.maximise import maximise
 from weft.training.parameters import Prior, make_space, prior_terms
 
-__all__ = ["Candidate", "Draft", "Selection", "Trial", "select"]
+__all__ = ["Candidate", "Checks", "Draft", "Selection", "Trial", "select"]
 
 # Nats of evidence that a parameter more has to bring.
 _NATS_PER_PARAMETER = 2.0
@@ -47,10 +47,15 @@ class Draft:
 @final
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A change to a draft, called by `name`; None where it does not apply."""
+    """A change to a draft, called by `name`; None where it does not apply.
+
+    One that begins `anew` puts other components in the place of all that were learned: what it does at places is told by the whole
+    series, since one spell of weather favours either at random.
+    """
 
     name: str
     change: Callable[[Draft], Draft | None]
+    anew: bool = False
 
 
 @final
@@ -71,6 +76,13 @@ class Trial:
         )
 
 
+class Checks(NamedTuple):
+    """Small blocks that rows and whole places are left out of, and neighbourhoods over the whole series that places are."""
+
+    near: Sequence[Observations]
+    through_series: Sequence[Observations]
+
+
 class Selection(NamedTuple):
     """The draft chosen, its parameters learned from the blocks, and all that was tried on the way."""
 
@@ -79,20 +91,23 @@ class Selection(NamedTuple):
 
 
 def select(
-    start: Draft, candidates: Sequence[Candidate], learning: Sequence[Observations], checking: Sequence[Observations]
+    start: Draft, candidates: Sequence[Candidate], learning: Sequence[Observations], checks: Checks
 ) -> Selection:
     """Learn `start` from the blocks `learning`, then each candidate in turn from where the draft kept so far stands; rows and
-    places are left out of the blocks `checking`.
+    places are left out of the blocks of `checks`.
     """
     trials = []
     num_rows = sum(block.num_rows for block in learning)
-    kept = _Learned.from_draft(start, learning, checking, _ITERATIONS)
+    kept = _Learned.from_draft(start, learning, checks.near, _ITERATIONS)
     for candidate in candidates:
         changed = candidate.change(kept.draft)
         if changed is None:
             continue
-        tried = _Learned.from_draft(changed, learning, checking, _ITERATIONS_AGAIN)
-        trial = _judge(candidate.name, kept, tried, num_rows)
+        tried = _Learned.from_draft(changed, learning, checks.near, _ITERATIONS_AGAIN)
+        before, after = kept, tried
+        if candidate.anew:
+            before, after = (learned.over(checks.through_series) for learned in (kept, tried))
+        trial = _judge(candidate.name, before, after, num_rows)
         trials.append(trial)
         if trial.kept:
             kept = tried
@@ -126,6 +141,10 @@ class _Learned:
         model = space.place_numpy(draft.model, top.point)
         left = leave_out(model, checking)
         return cls(dataclasses.replace(draft, model=model), top.evaluation.value, space.size, *_mean_crps(left))
+
+    def over(self, blocks: Sequence[Observations]) -> "_Learned":
+        """The same with its places left out of these blocks."""
+        return dataclasses.replace(self, place_crps=_mean_crps(leave_out(self.draft.model, blocks))[1])
 
 
 def _judge(name: str, before: _Learned, after: _Learned, num_rows: int) -> Trial:
