@@ -71,7 +71,7 @@ class WithinReach(eqx.Module):
 
     def __call__(self, value: Float[AnyArray, "..."]) -> Float[AnyArray, ""]:
         numbers = _numbers(value)
-        logarithm = numbers.log(value)
+        logarithm = numbers.asarray(numbers.log(value))
         beyond = self._beyond(logarithm, numbers)
         squares = numbers.sum(beyond**2) / _DEVIATION**2
         if len(self.alike) > 1:
@@ -80,18 +80,18 @@ class WithinReach(eqx.Module):
         return numbers.asarray(-0.5 * squares)
 
     def slope(self, value: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        logarithm = np.log(value)
+        logarithm = np.asarray(np.log(value))
         of_logarithm = np.asarray(-self._beyond(logarithm, np) / _DEVIATION**2)
         if len(self.alike) > 1:
             numbers = np.array(self.alike)
             together = logarithm[numbers]
             of_logarithm[numbers] -= (together - np.mean(together)) / _BETWEEN_DIRECTIONS**2
-        return of_logarithm / value
+        return np.asarray(of_logarithm / value)
 
     def _beyond(self, logarithm: Float[AnyArray, "..."], numbers: Any) -> Float[AnyArray, "..."]:
         """How far a logarithm is above the longest length, or below the shortest."""
         above = numbers.maximum(logarithm - np.log(self.longest), 0.0)
-        return above + numbers.minimum(logarithm - np.log(self.shortest), 0.0)
+        return numbers.asarray(above + numbers.minimum(logarithm - np.log(self.shortest), 0.0))
 
 
 def _numbers(value: Float[AnyArray, "..."]) -> Any:
