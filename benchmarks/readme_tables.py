@@ -14,7 +14,12 @@ import sys
 from results import read_results, version_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "benchmarks.md",
+    ROOT / "docs" / "guide" / "more-than-one-machine.md",
+    ROOT / "docs" / "guide" / "big-data.md",
+)
 # Others' tables: what is asked for there, and the score that is shown.
 PUBLISHED = {
     "croatia": ("daily temperature, Croatia, hidden stations", "RMSE", "°C"),
@@ -122,6 +127,91 @@ def demo(results: dict) -> list[str]:
     return [*lines, "", f"It took {minutes:.1f} minutes of processor time, compiling included."]
 
 
+# Parts of the work that workers share, as the page calls them.
+SHARED = {
+    "learning": "learning, one evaluation of an ordinary fit",
+    "much_learning": "learning from twenty times as much",
+    "regions": "fitted values of all regions",
+}
+MANY_ROWS, MANY_WORKERS = 1_000_000_000, 128
+
+
+def workers(results: dict) -> list[str]:
+    """What a second worker brought, and what more of them would, by a replay of the tasks."""
+    lines = [
+        "| | tasks | one worker | two | gain | load meanwhile | efficiency, replayed: 8 workers | 32 | 128 |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, title in SHARED.items():
+        if name not in results:
+            continue
+        found = results[name]
+        replayed = [percent(each["efficiency"]) for each in found["replay"].values()]
+        cells = [str(found["tasks"]), f"{found['seconds_1']:.2f} s", f"{found['seconds_2']:.2f} s"]
+        cells += [f"{found['speedup']:.2f}", f"{found['load']:.0f}", *replayed]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return lines
+
+
+def time_blocks(results: dict) -> list[str]:
+    """One long series in blocks, beside the engine that runs it from both ends."""
+    if "times" not in results:
+        return ["Not measured yet."]
+    found = results["times"]
+    return [
+        f"200,000 times at 20 places, value and gradient: {found['time_blocks']['seconds']:.1f} s in two blocks on two workers, "
+        f"{found['both_ends']['seconds']:.1f} s from both ends on two threads of one process ({found['ratio']:.2f} times as long, "
+        f"{found['operations_ratio']:.2f} times the operations, the same numbers to {found['relative_difference']:.0e}; load of the machine meanwhile: {found['load']:.0f})."
+    ]
+
+
+def large_table(results: dict) -> list[str]:
+    """A made table, and what a larger one would take by its figures."""
+    if "table" not in results:
+        return ["Not measured yet."]
+    found = results["table"]
+    rows, count = found["rows"], len(found["peak_gigabytes_of_workers"])
+    larger, shared = MANY_ROWS / rows, MANY_ROWS / rows * count / MANY_WORKERS
+    peaks = " and ".join(f"{peak:.2f}" for peak in found["peak_gigabytes_of_workers"])
+    before = found["peak_gigabytes_of_client_before"]
+    client = found["peak_gigabytes_of_client"]
+    table = [
+        f"| | {rows:,} rows, {count} workers, measured | {MANY_ROWS:,} rows, {MANY_WORKERS} workers, on paper |",
+        "|---|---|---|",
+        f"| parquet files | {found['gigabytes_of_files']:.2f} GB | {found['gigabytes_of_files'] * larger:.0f} GB |",
+        f"| fit | {found['fit_seconds']:.0f} s | {in_time(found['fit_seconds'] * shared)} |",
+        f"| predict every row | {found['predict_seconds']:.0f} s | {in_time(found['predict_seconds'] * shared)} |",
+        f"| most memory of a worker, of {found['memory_of_a_worker']} | {peaks} GB | the same |",
+        f"| most memory of the client | {client:.1f} GB | {before + (client - before) * larger:.0f} GB |",
+    ]
+    return [
+        *table,
+        "",
+        "On paper means: seconds and the client's memory grow with the rows, and seconds shrink with the workers. That is how reading and "
+        "answering behave; what a fit learns from does not grow with the table, and a network is in none of it.",
+    ]
+
+
+def in_time(seconds: float) -> str:
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def by_switches(results: dict) -> list[str]:
+    """Rows by switches beside rows time by time."""
+    lines = ["| pseudo-points | time by time | by switches | gain |", "|---|---|---|---|"]
+    for name, found in results.get("switches", {}).items():
+        lines.append(
+            f"| {name} | {found['seconds_time_by_time']:.2f} s | {found['seconds_by_switches']:.2f} s | {found['ratio']:.2f} |"
+        )
+    return lines
+
+
 def in_bold_if(best: bool, text: str) -> str:
     return f"**{text}**" if best else text
 
@@ -145,13 +235,18 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--check", action="store_true", help="write nothing; status 1 if a table is not up to date")
     check = options.parse_args().check
+    scale = dict(read_results("scale"))
     tables = {
         "published": published(read_results("published")),
         "beside a peer": beside_peer(read_results("real")),
         "demo": demo(read_results("demo")),
+        "workers": workers(scale),
+        "time blocks": time_blocks(scale),
+        "large table": large_table(scale),
+        "switches": by_switches(scale),
         **{
             f"version of {name}": measured_with(name)
-            for name in ("published", "real", "wide", "whole_sets", "phases", "demo")
+            for name in ("published", "real", "wide", "whole_sets", "phases", "demo", "scale")
         },
     }
     stale = []

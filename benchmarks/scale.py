@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
 """What do more workers bring, and what does a table larger than a worker's memory take?
 
-    python benchmarks/scale.py [--rows 50000000] [--memory 1GB] [--only learning much_learning regions times table]
+    python benchmarks/scale.py [--rows 50000000] [--memory 1GB] [--only switches learning much_learning regions times table]
+
+`switches`: rows by switches beside rows time by time in the same process, of as many rows as a table of the United States has a day.
 
 `learning`, `much_learning` and `regions`: one evaluation of all blocks and one answer of all regions by one worker and by two, and from
 the seconds of each task a *replay* on 8, 32 and 128 workers: tasks in their order, each to the worker that is free first. A replay knows
 nothing of networks; it says what the sizes of tasks allow. `times`: one long series by blocks of times on two workers, beside the cpu
-engine from both ends on the same two processors. `table`: a made table in parquet files, fitted and predicted by two workers with so
-much memory each. Results go to benchmarks/results/scale.json; parts that are not asked for stay as they were.
+engine from both ends on the same two processors, and the operations of both, counted. `table`: a made table in parquet files, fitted
+and predicted by two workers with so much memory each. Results go to benchmarks/results/scale.json; parts that are not asked for stay
+as they were.
 """
 
 import argparse
@@ -34,7 +37,10 @@ from weft.distributed import tasks_on
 from weft.distributed.clients import WORKER_ENVIRONMENT
 from weft.distributed.on_dask import OnDask
 from weft.distributed.time_blocks import TimeBlocksEngine
-from weft.engines.cpu import CpuEngine
+from weft.engines.base import filter_flops
+from weft.engines.cpu import CpuEngine, Limits, elements
+from weft.engines.cpu.problem import Problem, make_problem
+from weft.engines.cpu.series import BySweeps
 from weft.inference.executor import Executor
 from weft.inference.prior import TimeGrid, make_chain
 from weft.inference.regional import condition_regions
@@ -91,16 +97,18 @@ def by_workers(client: distributed.Client, work: Callable[[], Any]) -> dict[str,
         executor = Timed(OnDask(client, addresses[:count]))
         with tasks_on(executor):
             work()
-            walls = []
+            turns = []
             for _ in range(REPEATS):
                 begun = time.perf_counter()
                 work()
-                walls.append(time.perf_counter() - begun)
-        found[f"seconds_{count}"] = min(walls)
-        found[f"overhead_{count}"] = 1 - sum(executor.seconds) / (count * min(walls))
+                turns.append((time.perf_counter() - begun, executor.seconds))
+        wall, tasks = min(turns)
+        found[f"seconds_{count}"] = wall
+        found[f"overhead_{count}"] = 1 - sum(tasks) / (count * wall)
+        found["load"] = os.getloadavg()[0]
     found["speedup"] = found["seconds_1"] / found["seconds_2"]
-    found["tasks"] = len(executor.seconds)
-    found["replay"] = {str(count): replay(executor.seconds, count) for count in REPLAYED}
+    found["tasks"] = len(tasks)
+    found["replay"] = {str(count): replay(tasks, count) for count in REPLAYED}
     return found
 
 
@@ -161,7 +169,96 @@ def times(client: distributed.Client) -> dict[str, Any]:
             found[name] = {"seconds": time.perf_counter() - begun, "value": float(value)}
         found[name]["gradient"] = float(np.sum(np.asarray(gradient) ** 2))
     found["ratio"] = found["time_blocks"]["seconds"] / found["both_ends"]["seconds"]
+    found["relative_difference"] = max(
+        abs(found["time_blocks"][name] / found["both_ends"][name] - 1) for name in ("value", "gradient")
+    )
+    found["load"] = os.getloadavg()[0]
+    found["operations_ratio"] = operations_ratio(make_problem(chain, weights, rows), num_blocks=2)
     return found
+
+
+def operations_ratio(problem: Problem, num_blocks: int) -> float:
+    """Operations in blocks for one from both ends: a sweep is the same, and what blocks first tell of themselves comes on top."""
+    carried = 0
+    inner = elements._Carrier.carry
+
+    def counted(self: elements._Carrier, first: int, last: int) -> None:
+        nonlocal carried
+        carried += last - first
+        inner(self, first, last)
+
+    elements._Carrier.carry = counted  # type: ignore[method-assign]
+    try:
+        length = problem.num_times // num_blocks
+        for number in range(num_blocks):
+            block = elements.times_of(problem, number * length, (number + 1) * length)
+            elements.element_of(block, length)
+    finally:
+        elements._Carrier.carry = inner  # type: ignore[method-assign]
+    size, rank = problem.size, min(problem.layout.counts.max(), problem.num_bottleneck)
+    sweeps = filter_flops(problem.layout.counts, size, problem.num_bottleneck)
+    # A filter, and as many means as the state has numbers, and one.
+    step = sweeps.mean() / 3 + (size + 1) * (4.0 * rank * size + 4.0 * size)
+    return float(1 + carried * step / sweeps.sum())
+
+
+def in_a_crowd(
+    num_pseudo: int, kernels: Sequence[weft.Kernel], num_times: int, num_rows: int, num_places: int, num_switches: int
+) -> Problem:
+    """So many rows a time of so many places, of which some come and some go between two times."""
+    rng = np.random.default_rng(4)
+    there = rng.permutation(num_places)[:num_rows]
+    places = []
+    for time_number in range(num_times):
+        places.append(np.sort(there))
+        coming = num_switches // 2 + time_number % 2 * (num_switches % 2)
+        new = rng.choice(np.setdiff1d(np.arange(num_places), there), coming, replace=False)
+        there = np.concatenate([rng.permutation(there)[coming:], new])
+    place = np.concatenate(places)
+    sizes = tuple(np.diff(np.linspace(0, num_pseudo, len(kernels) + 1).astype(int)).tolist())
+    parts = tuple(weft.Separable(space=weft.Constant(), time=kernel) for kernel in kernels)
+    grid = TimeGrid(np.arange(float(num_times)), np.array([0.0, 1.0]), np.minimum(np.arange(num_times), 1))
+    rows = Rows(
+        Layout(num_rows * np.arange(num_times + 1)),
+        place,
+        rng.normal(size=len(place)),
+        rng.uniform(1.0, 4.0, num_places)[place],
+        is_by_place=True,
+    )
+    return make_problem(
+        make_chain(parts, sizes, grid), rng.normal(size=(num_places, num_pseudo)) / np.sqrt(num_pseudo), rows
+    )
+
+
+def switches() -> dict[str, Any]:
+    """Value and gradient by switches and time by time, by turns on one thread; seconds of the processor."""
+    ways = {"time_by_time": np.inf, "by_switches": 0.0}
+    shapes = {
+        "130 rough": (130, (weft.Matern12(20.0),)),
+        "65 smooth, 65 rough": (130, (weft.Matern32(20.0), weft.Matern12(3.0))),
+        "20 smooth, 20 rough": (40, (weft.Matern32(20.0), weft.Matern12(3.0))),
+    }
+    results = {}
+    for name, (num_pseudo, kernels) in shapes.items():
+        problem = in_a_crowd(num_pseudo, kernels, 128, 976, 1179, 39)
+        solvers = {way: BySweeps(Limits(threads=1, seconds_for_switches=seconds)) for way, seconds in ways.items()}
+        seconds: dict[str, list[float]] = {way: [] for way in ways}
+        answers = {way: solver.value_and_gradient(problem) for way, solver in solvers.items()}
+        for _ in range(2 * REPEATS):
+            for way, solver in solvers.items():
+                begun = time.process_time()
+                solver.value_and_gradient(problem)
+                seconds[way].append(time.process_time() - begun)
+        (value, slopes), (other, others) = answers.values()
+        by_place = [np.bincount(problem.observed.place, each.precision) for each in (slopes, others)]
+        pairs = [(slopes.weights, others.weights), (slopes.value, others.value), tuple(by_place), (value, other)]
+        results[name] = {
+            **{f"seconds_{way}": min(each) for way, each in seconds.items()},
+            "ratio": min(seconds["time_by_time"]) / min(seconds["by_switches"]),
+            "relative_difference": max(float(np.max(np.abs(a - b)) / np.max(np.abs(a))) for a, b in pairs),
+        }
+        print("switches", name, results[name], flush=True)
+    return results
 
 
 def make_part(folder: str, number: int, num_parts: int, num_places: int, num_times: int) -> None:
@@ -190,9 +287,11 @@ def table(client: distributed.Client, num_rows: int, memory: str, folder: str) -
     client.gather(made)
     size = sum(file.stat().st_size for file in pathlib.Path(folder).iterdir()) / 1e9
     gp = weft.SpaceTimeGP(time="hour", space=("x", "y"), target="value", progress=None)
+    before = peak()
     begun = time.perf_counter()
     gp.fit(folder, client=client)
     fitted = time.perf_counter()
+    print("fitted", fitted - begun, flush=True)
     peaks = peak(), sorted(client.run(peak).values())
     lazy = gp.predict(distributed_table(folder))
     lazy.to_parquet(pathlib.Path(folder) / "predictions")
@@ -204,6 +303,7 @@ def table(client: distributed.Client, num_rows: int, memory: str, folder: str) -
         "fit_peak_gigabytes_of_client": peaks[0],
         "fit_peak_gigabytes_of_workers": peaks[1],
         "predict_seconds": time.perf_counter() - fitted,
+        "peak_gigabytes_of_client_before": before,
         "peak_gigabytes_of_client": peak(),
         "peak_gigabytes_of_workers": sorted(client.run(peak).values()),
     }
@@ -222,7 +322,7 @@ RUNS: dict[str, Callable[[distributed.Client], dict[str, Any]]] = {
     "regions": regions,
     "times": times,
 }
-PARTS = (*RUNS, "table")
+PARTS = ("switches", *RUNS, "table")
 
 
 @contextlib.contextmanager
@@ -249,11 +349,15 @@ def main() -> None:
     asked = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
     found: dict[str, Any] = dict(read_results("scale")) | {"load_at_the_start": os.getloadavg()[0]}
-    with workers_of("0") as client:
-        for name, run in RUNS.items():
-            if name in asked.only:
-                found[name] = run(client)
-                print(name, found[name], flush=True)
+    if "switches" in asked.only:
+        found["switches"] = switches()
+        write_results("scale", found)
+    shared = [name for name in RUNS if name in asked.only]
+    with workers_of("0") if shared else contextlib.nullcontext() as client:
+        for name in shared:
+            found[name] = RUNS[name](client)
+            print(name, found[name], flush=True)
+            write_results("scale", found)
     if "table" in asked.only:
         with tempfile.TemporaryDirectory() as folder, workers_of(asked.memory) as client:
             found["table"] = table(client, asked.rows, asked.memory, folder)
