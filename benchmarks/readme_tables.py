@@ -161,7 +161,8 @@ def time_blocks(results: dict) -> list[str]:
     return [
         f"200,000 times at 20 places, value and gradient: {found['time_blocks']['seconds']:.1f} s in two blocks on two workers, "
         f"{found['both_ends']['seconds']:.1f} s from both ends on two threads of one process ({found['ratio']:.2f} times as long, "
-        f"{found['operations_ratio']:.2f} times the operations, the same numbers to {found['relative_difference']:.0e}; load of the machine meanwhile: {found['load']:.0f})."
+        f"{found['operations_ratio']:.2f} times the operations, the same numbers to {found['relative_difference']:.0e}; "
+        f"load of the machine meanwhile: {found['load']:.0f})."
     ]
 
 
