@@ -105,6 +105,9 @@ def test_components_are_called_what_they_have_become(lengths, times, expected):
         names_by_scale(("slow", "fast", "local"), weft.Model(weft.SumSeparable(of_kinds), weft.Gaussian(0.1)))
         == expected
     )
+    # A slow and a fast one alone keep their order.
+    turned = weft.Model(weft.SumSeparable([parts[1], parts[0]]), weft.Gaussian(0.1))
+    assert names_by_scale(("slow", "fast"), turned) == ("slow", "fast")
     assert names_by_scale(("component 1",), weft.Model(parts[0], weft.Gaussian(0.1))) == ("component 1",)
     moved = elsewhere(weft.Model(weft.SumSeparable(of_kinds), weft.Gaussian(0.1)), [1], np.array([40.0, 80.0]))
     assert moved.kernel.components[1].space.first.kernel.lengthscale.tolist() == [10.0, 20.0]

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Names, what is free, and the way to the real line and back."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -218,6 +219,9 @@ def test_slopes_of_priors_are_those_of_jax(prior):
     wanted, slope = jax.value_and_grad(lambda value: jnp.sum(prior(value)))(jnp.asarray(value))
     assert_allclose(np.sum(prior(value)), wanted, rtol=1e-13)
     assert_allclose(prior.slope(value), slope, rtol=1e-12)
+    # Where a whole fit is compiled, the prior's own numbers are traced too.
+    compiled = eqx.filter_jit(lambda prior, value: jnp.sum(prior(value)))
+    assert_allclose(compiled(prior, jnp.asarray(value)), wanted, rtol=1e-13)
 
 
 def test_the_way_into_intervals_is_the_same_in_numpy_and_as_steep_as_jax_finds():

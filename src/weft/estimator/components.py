@@ -286,8 +286,11 @@ def _lengths_of(number: int, scales: Scales) -> str:
 def names_by_scale(names: Sequence[str], model: Model) -> tuple[str, ...]:
     """The same names, given to the components they now fit best: slow lasts long, fast does not, and local reaches least far.
 
-    A climb knows no names: what started as local may end as the widest component of all.
+    A climb knows no names: what started as local may end as the widest component of all. Where none was local, a slow and a fast one
+    keep the order they are always told in.
     """
+    if LOCAL not in names:
+        return tuple(names)
     numbers = [number for number, name in enumerate(names) if name in NAMED]
     reach, duration = {}, {}
     for number in numbers:

@@ -90,8 +90,8 @@ class WithinReach(eqx.Module):
 
     def _beyond(self, logarithm: Float[AnyArray, "..."], numbers: Any) -> Float[AnyArray, "..."]:
         """How far a logarithm is above the longest length, or below the shortest."""
-        above = numbers.maximum(logarithm - np.log(self.longest), 0.0)
-        return numbers.asarray(above + numbers.minimum(logarithm - np.log(self.shortest), 0.0))
+        above = numbers.maximum(logarithm - numbers.log(self.longest), 0.0)
+        return numbers.asarray(above + numbers.minimum(logarithm - numbers.log(self.shortest), 0.0))
 
 
 def _numbers(value: Float[AnyArray, "..."]) -> Any:
