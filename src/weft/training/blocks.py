@@ -25,9 +25,8 @@ __all__ = ["BLOCKS_WORK", "Block", "Kind", "choose_blocks", "through_the_series"
 
 # Work of one evaluation, all blocks together, in floating-point operations: about a second on a core.
 BLOCKS_WORK = 8e9
-# A block has at most so many places, at least so many where a little work allows no more, and rows where places do not repeat.
+# A block has at most so many places, and rows where places do not repeat.
 MOST_PLACES = 36
-FEWEST_PLACES = 16
 MOST_ROWS = 192
 MOST_BLOCKS = 24
 FEWEST_BLOCKS = 8
@@ -127,16 +126,10 @@ def _blocks_of_places(
     at_first = np.full(len(data.places), data.times[0])
     points = learn_nearness(model, at_first, data.places)(at_first, data.places)
     num_places, num_times = len(data.places), len(data.times)
-
-    def work_of_time(size: int) -> float:
-        # Rows a time there would be at so many places.
-        rows_a_time = max(1, round(size * data.num_rows / (num_places * num_times)))
-        return exact_work(model, size, regular(1, rows_a_time)).by_chain
-
     size = min(MOST_PLACES, num_places)
-    while size > FEWEST_PLACES and FEWEST_BLOCKS * FEWEST_TIMES * work_of_time(size) > work:
-        size -= 2
-    per_time = work_of_time(size)
+    # Rows a time there would be at so many places.
+    rows_a_time = max(1, round(size * data.num_rows / (num_places * num_times)))
+    per_time = exact_work(model, size, regular(1, rows_a_time)).by_chain
     count = int(np.clip(work / (FEWEST_TIMES * per_time), FEWEST_BLOCKS, MOST_BLOCKS))
     length = int(np.clip(work / (count * per_time), min(FEWEST_TIMES, num_times), num_times))
     time_of_row, place_of_row = np.asarray(data.grouping.time_of_row), np.asarray(data.grouping.place_of_row)
