@@ -209,9 +209,13 @@ def test_a_format_that_only_starts_like_iso_is_kept():
 
 def test_whole_numbers_may_spell_times_in_a_format():
     column = pd.Series([2020060, 2020061])
-    assert learn_clock(column).kind == "number"
-    clock = learn_clock(column, text_format="%Y%j")
-    assert (clock.origin, clock.numbers(column).tolist()) == ("2020-02-29", [0.0, 1.0])
+    for way in (None, "%Y%j"):
+        clock = learn_clock(column, text_format=way)
+        assert (clock.kind, clock.origin, clock.numbers(column).tolist()) == ("digits", "2020-02-29", [0.0, 1.0])
+    short = pd.Series([200229, 200301])
+    assert learn_clock(short).kind == "number"
+    clock = learn_clock(short, text_format="%y%m%d")
+    assert (clock.origin, clock.numbers(short).tolist()) == ("2020-02-29", [0.0, 1.0])
 
 
 def test_text_format_settles_what_is_ambiguous():

@@ -24,11 +24,11 @@ def found(guesses):
 def test_why_a_column_named_like_a_time_is_none_is_told():
     guesses = guess_columns(table(note=["a", "b"], date=["03/04/2020", "05/06/2020"], value=[1.0, 2.0]))
     assert guesses.time is None
-    assert "column 'date' can be read as '%d/%m/%Y' and as '%m/%d/%Y'" in guesses.time_objection
+    assert "column 'date' can be read as '%d/%m/%Y' and as '%m/%d/%Y'" in guesses.objections["time"]
     told = guess_columns(
         table(note=["a", "b"], date=["03/04/2020", "05/06/2020"], value=[1.0, 2.0]), time_format="%d/%m/%Y"
     )
-    assert (told.time.columns, told.time_objection) == (("date",), None)
+    assert (told.time.columns, told.objections) == (("date",), {})
 
 
 def test_what_the_first_rows_leave_open_later_rows_settle():

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Some twenty tables as people have them: each is read right, or refused with the sentence that says what to type."""
+"""Tables as people have them, some forty: each is read right, or refused with the sentence that says what to type."""
 
 import json
 import logging
 import pathlib
+from collections.abc import Sequence
 
 import duckdb
 import numpy as np
@@ -17,6 +18,7 @@ import xarray as xr
 
 import weft
 from weft.cli import main
+from weft.data.clock import UNIT_SECONDS, Clock, learn_clock
 from weft.data.files import read_table, write_table
 from weft.data.tables import as_table
 from weft.project import Settings, survey_file
@@ -376,3 +378,220 @@ def test_python_speaks_of_arguments() -> None:
         ValueError, match=r"cannot tell which column is the space; name it with space= .*places=stations"
     ):
         weft.survey(pd.DataFrame({"date": ["2020-01-01", "2020-01-02"], "a": [1.0, 2.0], "b": [1.0, 2.5]})).estimator()
+
+
+# More of them, each as somebody sent it.
+ROWS = [("47.5", "-122.0", 0.5), ("46.0", "-121.0", 1.5), ("47.5", "-122.0", 2.5), ("46.0", "-121.0", 3.5)]
+
+
+def rows_at(times: Sequence[str], header: str = "time", name: str = "tmax", value: str = "{}") -> str:
+    """Two places at each of two times, as text."""
+    lines = [f"{times[k // 2]},{lat},{lon},{value.format(v)}" for k, (lat, lon, v) in enumerate(ROWS)]
+    return "\n".join([f"{header},lat,lon,{name}", *lines]) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("header", "times", "days"),
+    [
+        ("month", ("201912", "202001"), 31),
+        ("date", ("2019365", "2020001"), 1),
+        ("date", ("2019-365", "2020-001"), 1),
+        ("time", ("2019123123", "2020010100"), 1 / 24),
+        ("date", ("43830", "43831"), 1),
+        ("date", ("43830.25", "43831"), 0.75),
+        ("quarter", ("2019Q4", "2020Q1"), 92),
+        ("period", ("Q4 2019", "Q1 2020"), 92),
+        ("week", ("2019-W52", "2020-W01"), 7),
+        ("month", ("Dec 2019", "Jan 2020"), 31),
+        ("date", ("31-Dec-2019", "01-Jan-2020"), 1),
+        ("time", ("2019-12-31 12:00", "2019-12-31 24:00"), 0.5),
+        ("time", ("2019-12-31 23:00 UTC", "2020-01-01 00:00 UTC"), 1 / 24),
+        ("year,month", ("2019,Dec", "2020,January"), 31),
+        ("year,quarter", ("2019,4", "2020,1"), 92),
+        ("year,week", ("2019,52", "2020,1"), 7),
+        ("date,time", ("2019-12-31,1630", "2019-12-31,2400"), 7.5 / 24),
+        ("date,hour", ("2019-12-31,100", "2019-12-31,2400"), 23 / 24),
+        ("date,hour", ("2019-12-31,1", "2019-12-31,24"), 23 / 24),
+    ],
+)
+def test_times_as_people_write_them(folder, header, times, days) -> None:
+    found = surveyed(folder, "times.csv", rows_at(times, header))
+    assert columns_of(found) == (header, ("lon", "lat"), "tmax")
+    assert found.counts.num_times == 2
+    assert found.counts.span * UNIT_SECONDS[found.counts.time_unit] == pytest.approx(days * 86400)
+
+
+def test_times_in_digits_come_back_as_they_came(folder) -> None:
+    for number in (202002, 2020060, 2020022923):
+        column = pd.Series([number, number + 1])
+        clock = learn_clock(column, "time")
+        assert clock.restore(clock.numbers(column)).tolist() == column.tolist()
+        assert Clock.from_json(clock.to_json()) == clock
+    for text in ("2020Q3", "Q3 2020", "2020-W09", "Mar 2020"):
+        clock = learn_clock(pd.Series([text]), "time")
+        assert clock.restore(clock.numbers(pd.Series([text]))).tolist() == [text]
+        assert clock.numbers(pd.Series([text])) == 0
+    # Seconds since 1970, and days of another count, are plain numbers.
+    assert learn_clock(pd.Series([1701010800, 1701014400]), "time").kind == "number"
+    assert learn_clock(pd.Series([43830, 43831]), "day").kind == "number"
+    assert learn_clock(pd.Series([202011, 202012, 202013]), "time").kind == "number"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        (
+            "zones",
+            rows_at(("2020-01-01 01:00 PST", "2020-01-01 02:00 PST")),
+            "write that, as in 2020-03-27T15:00-08:00",
+        ),
+        (
+            "short years",
+            rows_at(("12/30/19", "12/31/19")),
+            "has '12/30/19', and 3 more rows; write them so, or say how",
+        ),
+        ("a total", rows_at(("2020-01-01", "2020-01-02")) + "Total,,,8\n", "row 4 (counting from 0) has 'Total'"),
+        ("minutes", rows_at(("2020-01-01,0", "2020-01-01,2345"), "date,time").replace(",0,", ",15,"), "'time'"),
+        (
+            "traces",
+            rows_at(("2020-01-01", "2020-01-02"), name="prcp").replace(",1.5\n", ",T\n"),
+            "has 'T': a trace: write 0",
+        ),
+        ("limits", rows_at(("2020-01-01", "2020-01-02"), value="<{}"), "has '<0.5', and 3 more rows: a limit"),
+        ("thousands", rows_at(("2020-01-01", "2020-01-02"), value='"1,23{}"'), "without separators between thousands"),
+        ("units", rows_at(("2020-01-01", "2020-01-02"), value="{} mm"), "write the number alone"),
+        ("currency", rows_at(("2020-01-01", "2020-01-02"), name="price", value="£{}"), "write the number alone"),
+        ("minus", rows_at(("2020-01-01", "2020-01-02"), value="\N{MINUS SIGN}{}"), "write its sign as '-'"),
+        ("hemispheres", rows_at(("2020-01-01", "2020-01-02")).replace(".0,", ".0W,"), "'lon' is named like degrees"),
+        (
+            "degrees and minutes",
+            "date,lat_deg,lat_min,lon_deg,lon_min,tmax\n2020-01-01,47,30,8,15,1.5\n2020-01-02,47,31,8,15,2.5\n",
+            "column 'lat_min' seems to hold minutes; write a latitude and a longitude as one number",
+        ),
+        (
+            "a point",
+            'date,where,tmax\n2020-01-01,"47.5, -122.0",1.5\n2020-01-02,"46.0, -121.0",2.5\n',
+            "column 'where' holds two numbers, '47.5, -122.0'; make two columns of it, lat and lon",
+        ),
+        (
+            "swapped",
+            rows_at(("2020-01-01", "2020-01-02")).replace("lat,lon", "lon,lat"),
+            "if latitude and longitude are swapped, swap the names of their columns",
+        ),
+        (
+            "Fahrenheit",
+            "date,lat,lon,tmax,unit\n2020-01-01,47.5,8.5,50,F\n2020-01-02,47.5,8.5,11,\N{DEGREE SIGN}C\n",
+            "says that 'tmax' is in F in some rows and in \N{DEGREE SIGN}C in others; convert all of them to one unit",
+        ),
+        (
+            "a field more",
+            rows_at(("2020-01-01", "2020-01-02")).replace("5\n", "5,ok\n"),
+            "there are 4 names of columns and 5 fields in '2020-01-01,47.5,-122.0,0.5,ok'; mend such lines (4 in all",
+        ),
+        (
+            "doubles",
+            rows_at(("2020-01-01,1", "2020-01-02,2"), "date,tmax"),
+            "more than one column named 'tmax'; rename",
+        ),
+    ],
+)
+def test_what_cannot_be_read_right_is_refused_with_what_to_type(folder, capsys, name, text, sentence) -> None:
+    (folder / "table.csv").write_text(text, encoding="utf-8")
+    assert sentence in refusal(capsys, "fit", "table.csv", "-o", "model.weft"), name
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "target"),
+    [
+        ("two lines of names, the groups above", ",,,Air,Air\ndate,lat,lon,max,min\n", "Air max"),
+        ("two lines of names, the groups first", "date,lat,lon,Air,Air\n,,,max,min\n", "Air max"),
+        ("a separator at the end of every row", "date,lat,lon,tmax,tmin\n", "tmax"),
+        ("numbers of rows", "date,lat,lon,tmax,tmin\n", "tmax"),
+        ("remarks below", "date,lat,lon,tmax,tmin\n", "tmax"),
+        ("empty rows", "date,lat,lon,tmax,tmin\n", "tmax"),
+        ("quotes and blanks", '"date" , "lat" , "lon" , "tmax" , "tmin"\n', "tmax"),
+        ("a mark of byte order", "\N{ZERO WIDTH NO-BREAK SPACE}date,lat,lon,tmax,tmin\n", "tmax"),
+    ],
+)
+def test_lines_around_a_table_are_told_from_it(folder, name, text, target) -> None:
+    days = ("2020-01-01", "2020-01-01", "2020-01-02", "2020-01-02")
+    lines = [f"{day},{lat},{lon},{v},{int(v)}" for day, (lat, lon, v) in zip(days, ROWS, strict=True)]
+    if name.startswith("a separator"):
+        lines = [f"{line}," for line in lines]
+    elif name == "numbers of rows":
+        lines = [f'"{number}",{line}' for number, line in enumerate(lines, 1)]
+    elif name == "remarks below":
+        lines += ["Source: the office of weather"]
+    elif name == "empty rows":
+        lines = [line for each in lines for line in (each, ",,,,")]
+    found = surveyed(folder, "table.csv", text + "\n".join(lines) + "\n")
+    assert columns_of(found) == ("date", ("lon", "lat"), target)
+    assert column(found, target) == [0.5, 1.5, 2.5, 3.5]
+    assert found.counts.num_times == found.counts.num_places == 2
+
+
+@pytest.mark.parametrize("word", ["M", "NA", "-", "---", ".", "null", "missing", "***"])
+def test_words_for_no_value_among_numbers(folder, word) -> None:
+    text = rows_at(("2020-01-01", "2020-01-02")).replace(",1.5\n", f",{word}\n")
+    found = surveyed(folder, "words.csv", text)
+    assert columns_of(found)[2] == "tmax"
+    assert found.counts.num_missing_target == 1
+    # In a column of text the word is what it says.
+    flags = "".join(f"{line},{'flag' if k == 0 else word}\n" for k, line in enumerate(text.splitlines()))
+    assert set(column(surveyed(folder, "flags.csv", flags), "flag")) == {word}
+
+
+def test_rows_above_the_times_may_say_where_stations_are(folder) -> None:
+    wide = "station,A1,B2,C3\nlat,47.5,46.0,45.0\nlon,-122,-121,-120\nelevation,20,310,95\n"
+    found = surveyed(folder, "wide.csv", wide + "2020-01-01,1.5,2.5,3.5\n2020-01-02,4.5,,6.5\n")
+    assert columns_of(found) == ("time", ("lon", "lat", "elevation"), "value")
+    np.testing.assert_array_equal(column(found, "value"), [1.5, 4.5, 2.5, np.nan, 3.5, 6.5])
+    assert column(found, "elevation") == [20, 20, 310, 310, 95, 95]
+    assert "the first 3 rows tell of stations (lat, lon, elevation)" in found.arranged[0]
+
+
+def test_packed_grids_and_networks_in_netcdf(folder) -> None:
+    days = pd.date_range("2020-01-01", periods=3)
+    values = np.arange(18.0).reshape(3, 2, 3) / 4
+    values[0, 0, 0] = np.nan
+    grid = xr.Dataset(
+        {"sst": (("time", "lat", "lon"), values)},
+        coords={"time": days, "lat": [47.0, 46.0], "lon": [238.0, 239.0, 240.0]},
+    )
+    packed = {"dtype": "int16", "scale_factor": 0.01, "add_offset": 20.0, "_FillValue": -32768}
+    grid.to_netcdf(
+        "packed.nc", engine="h5netcdf", encoding={"sst": packed, "time": {"units": "hours since 1900-01-01"}}
+    )
+    found = survey_file(Settings(table="packed.nc"), advised=True)
+    assert columns_of(found) == ("time", ("lon", "lat"), "sst")
+    np.testing.assert_allclose(column(found, "sst"), values.ravel(), atol=0.005)
+    network = xr.Dataset(
+        {"tas": (("station", "time"), values[:, :, :].reshape(6, 3))},
+        coords={"time": days, "lat": ("station", np.arange(6.0)), "lon": ("station", np.arange(6.0) + 8)},
+    )
+    network.to_netcdf("network.nc", engine="h5netcdf")
+    found = survey_file(Settings(table="network.nc"), advised=True)
+    assert columns_of(found) == ("time", ("lon", "lat"), "tas")
+    assert (found.counts.num_times, found.counts.num_places, found.counts.num_missing_target) == (3, 6, 1)
+
+
+def test_excel_with_words_among_numbers(folder) -> None:
+    book = openpyxl.Workbook()
+    for row in (
+        ["date", "lat", "lon", "rain"],
+        *([43831 + k, 47.5, 8.5 + k, "M" if k == 1 else 1.5 * k] for k in range(4)),
+    ):
+        book.active.append(row)
+    book.save("rain.xlsx")
+    found = survey_file(Settings(table="rain.xlsx"), advised=True)
+    assert columns_of(found) == ("date", ("lon", "lat"), "rain")
+    assert (found.counts.num_missing_target, found.counts.time_unit, found.counts.span) == (1, "days", 3.0)
+
+
+def test_rows_at_nowhere_are_noted() -> None:
+    table = pd.DataFrame({"date": ["2020-01-01"] * 4, "lat": [47.5, 46.0, 0.0, 45.0], "lon": [8.5, 9.0, 0.0, 8.0]})
+    table["value"] = [1.5, 2.5, 3.5, 0.5]
+    assert any("1 row is at lat 0 and lon 0, far from all others" in note for note in weft.survey(table).notes)
+    assert not any(
+        "lat 0" in note for note in weft.survey(table.assign(lat=table["lat"] / 40, lon=table["lon"] / 9)).notes
+    )

@@ -35,7 +35,13 @@ __all__ = [
 UNIT_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400, "weeks": 604800, "years": 31556952}
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _STEP_UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_KINDS = ("datetime", "date", "text", "yyyymmdd", "number")
+_KINDS = ("datetime", "date", "text", "yyyymmdd", "digits", "excel", "number")
+# Ways to spell a time in digits that leave it a number: a month, a day of the year, an hour.
+_SPELLED = {6: "%Y%m", 7: "%Y%j", 10: "%Y%m%d%H"}
+# From 1800 on: seconds since 1970 begin with 17 these years, and are no hours of the 18th century.
+_YEARS = (1800, 2200)
+# Days as Excel counts them, and those of the years 1938 to 2119; taken for such in a column that is named like a date.
+_EXCEL_ORIGIN, _EXCEL_DAYS = "1899-12-30", (14_000, 80_000)
 _EPOCH = np.datetime64("1970-01-01", "s")
 # Weeks start on Monday; the epoch was a Thursday.
 _FIRST_MONDAY = np.datetime64("1969-12-29", "s")
@@ -72,7 +78,8 @@ class Binning:
 class Clock:
     """How one column's times become numbers.
 
-    `kind` is what the column held: "datetime", "date", "text", "yyyymmdd" (whole numbers such as 20180707) or "number".
+    `kind` is what the column held: "datetime", "date", "text", "yyyymmdd" (whole numbers such as 20180707), "digits" (others that spell
+    a time, such as 201807, in `text_format`), "excel" (days since 1899) or "number".
     Numbers are elapsed `unit`s since `origin` (UTC where there is a time zone), or the column's own for kind "number".
     `time_step` puts times at the start of their step: of the local day or week where it is a day or more, else of
     absolute time.
@@ -110,6 +117,10 @@ class Clock:
             return pd.Series(instants.date, dtype=object)
         if self.kind == "yyyymmdd":
             return pd.Series(instants.year * 10000 + instants.month * 100 + instants.day).astype(np.int64)
+        if self.kind == "digits":
+            return pd.Series(instants.strftime(self.text_format)).astype(np.int64)
+        if self.kind == "excel":
+            return pd.Series((instants - pd.Timestamp(_EXCEL_ORIGIN)) / pd.Timedelta(days=1))
         return pd.Series(instants)
 
     def datetimes(self, column: "pd.Series", name: str = "time") -> "pd.Series":
@@ -149,7 +160,7 @@ class Clock:
             return clock
         require_choice("clock.unit", clock.unit, UNIT_SECONDS)
         require_choice("clock.resolution", clock.resolution, _TICKS_PER_SECOND)
-        if clock.origin is None or (clock.kind == "text" and clock.text_format is None):
+        if clock.origin is None or (clock.kind in ("text", "digits") and clock.text_format is None):
             raise ValueError("its clock has no origin, or no format for text")
         np.datetime64(clock.origin, "s")
         if clock.time_step is not None:
@@ -350,6 +361,12 @@ def _read(column: "pd.Series", name: str, text_format: str | None) -> _Read:
         index = _yyyymmdd(column)
         if index is not None:
             return _Read("yyyymmdd", index)
+        spelled = _spelled(column, text_format)
+        if spelled is not None:
+            return spelled
+        if text_format is None and _counts_as_excel(column, name):
+            days = pd.to_timedelta(column.to_numpy(dtype=np.float64), unit="D").round("ms")
+            return _Read("excel", pd.DatetimeIndex(pd.Timestamp(_EXCEL_ORIGIN) + days))
         if text_format is None or not pd.api.types.is_integer_dtype(column.dtype):
             return _Read("number", pd.DatetimeIndex([]))
         column = column.astype(str)
@@ -404,6 +421,30 @@ def _yyyymmdd(column: "pd.Series") -> Any:
     distinct, inverse = np.unique(values.astype(np.int64), return_inverse=True)
     dates = pd.to_datetime(pd.Series(distinct).astype(str), format="%Y%m%d", errors="coerce")
     return None if dates.isna().any() else pd.DatetimeIndex(dates).take(inverse)
+
+
+def _spelled(column: "pd.Series", text_format: str | None) -> _Read | None:
+    """The column where every value is a whole number that spells a time by one of the ways there are, `text_format` if given."""
+    import pandas as pd
+
+    values = column.to_numpy(dtype=np.float64)
+    if len(values) == 0 or np.any(values != np.rint(values)) or values.min() < 100_000 or values.max() > 1e10:
+        return None
+    distinct, inverse = np.unique(values.astype(np.int64), return_inverse=True)
+    texts = pd.Series(distinct).astype(str)
+    way = _SPELLED.get(len(texts.iloc[0]))
+    if way is None or text_format not in (None, way) or texts.str.len().nunique() > 1:
+        return None
+    if not texts.str[:4].astype(np.int64).between(*_YEARS).all():
+        return None
+    times = pd.to_datetime(texts, format=way, errors="coerce")
+    return None if times.isna().any() else _Read("digits", pd.DatetimeIndex(times).take(inverse), None, way)
+
+
+def _counts_as_excel(column: "pd.Series", name: str) -> bool:
+    values = column.to_numpy(dtype=np.float64)
+    lowest, highest = _EXCEL_DAYS
+    return "date" in name.lower() and len(values) > 0 and bool(values.min() >= lowest and values.max() <= highest)
 
 
 def _plain_numbers(column: "pd.Series", name: str) -> Float[np.ndarray, " row"]:

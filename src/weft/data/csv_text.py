@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool
 
-from weft.data.headers import BLANKS, Header, find_header, is_missing_word, is_names
+from weft.data.headers import BLANKS, Header, find_header, is_names
+from weft.data.number_text import MISSING_WORDS, is_missing_word
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,9 @@ logger = logging.getLogger("weft")
 _SNIFFED_CHARACTERS = 262_144
 _SNIFFED_ROWS = 2000
 _SCANNED_BYTES = 1_048_576
+# Lines below a table that may be remarks.
+_MOST_REMARKS = 5
+_REMARK = re.compile(r"[#%*/].*|[^\W\d].*\s.*")
 # More digits than that are no code: of an account, 34.
 _LONGEST_CODE = 64
 # A code such as 007 is no number: read as one and written again it would be another station.
@@ -51,7 +55,13 @@ def read_csv(path: pathlib.Path) -> "pa.Table":
     body = _from_header(head, header)
     text_columns, decimal_point = _sniff(body, separator, path)
     types = {name: pa.string() for name in text_columns}
-    parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values='"' in body)
+    odd: list[tuple[int, str]] = []
+
+    def set_aside(row: Any) -> str:
+        odd.append((row.actual_columns, row.text))
+        return "skip"
+
+    parse = arrow_csv.ParseOptions(delimiter=separator, newlines_in_values='"' in body, invalid_row_handler=set_aside)
     above = arrow_csv.ReadOptions(
         skip_rows=header.num_above,
         skip_rows_after_names=int(header.has_units),
@@ -59,13 +69,18 @@ def read_csv(path: pathlib.Path) -> "pa.Table":
     )
 
     def read(**more: Any) -> "pa.Table":
-        convert = arrow_csv.ConvertOptions(decimal_point=decimal_point, **more)
+        odd.clear()
+        convert = arrow_csv.ConvertOptions(decimal_point=decimal_point, null_values=_nulls(), **more)
         source = _tabs_for_blanks(path) if header.separator == BLANKS else path
         return arrow_csv.read_csv(source, read_options=above, parse_options=parse, convert_options=convert)
 
     try:
         table = read(column_types=types)
-        changed = [field.name for field in table.schema if pa.types.is_temporal(field.type)]
+        _refuse_odd(odd, table.num_columns, separator, path)
+        # A column of nothing but words for "no value" may be one of flags.
+        changed = [
+            field.name for field in table.schema if pa.types.is_temporal(field.type) or pa.types.is_null(field.type)
+        ]
         whole = [field.name for field in table.schema if pa.types.is_integer(field.type)]
         if whole and _may_hold_codes(path, separator):
             as_text = read(include_columns=whole, column_types={name: pa.string() for name in whole})
@@ -78,11 +93,64 @@ def read_csv(path: pathlib.Path) -> "pa.Table":
         raise ValueError(f"{str(path)!r} is not a table: {_first_line(error)}") from error
     except UnicodeDecodeError as error:
         raise ValueError(f"{str(path)!r} is not a table: it is not text in UTF-8") from error
-    table = table.rename_columns([name.strip() for name in table.column_names])
+    table = _without_empty_rows(table.rename_columns([_bare(name) for name in table.column_names]), path)
     for field in table.schema:
         if pa.types.is_binary(field.type):
             raise ValueError(f"{str(path)!r} has text that is not UTF-8 in column {field.name!r}; save it as UTF-8")
     return table
+
+
+def _nulls() -> list[str]:
+    """What is no value in a column of numbers; in one of text it is what it says."""
+    from pyarrow import csv as arrow_csv
+
+    ways = (str.lower, str.upper, str.title)
+    return sorted({*arrow_csv.ConvertOptions().null_values, *(way(word) for word in MISSING_WORDS for way in ways)})
+
+
+def _bare(name: str) -> str:
+    """A column's name without the blanks, and then the quotes, around it."""
+    return name.strip().strip('"').strip()
+
+
+def _refuse_odd(odd: Sequence[tuple[int, str]], num_columns: int, separator: str, path: pathlib.Path) -> None:
+    """Pass over remarks at the end of a file, and say so; refuse other lines of another length than the names have."""
+    if not odd:
+        return
+    with _open(path) as file:
+        end = file.read().rstrip().decode("utf-8", errors="replace").splitlines()[-len(odd) :]
+    remarks = [text.strip() for _, text in odd]
+    are_words = all(width == 1 and _REMARK.fullmatch(text.strip()) for width, text in odd)
+    if len(odd) <= _MOST_REMARKS and are_words and [line.strip() for line in end] == remarks:
+        logger.info(
+            "%r ends in %d lines that are no rows, passed over; the first is %r", str(path), len(odd), remarks[0][:60]
+        )
+        return
+    width, text = odd[0]
+    fields = "1 field" if width == 1 else f"{width} fields"
+    raise ValueError(
+        f"{str(path)!r} is not a table: there are {num_columns} names of columns and {fields} in {text.strip()[:80]!r}; mend such "
+        f"lines ({len(odd):,} in all; a value with {separator!r} in it needs quotes around it), or leave them out"
+    )
+
+
+def _without_empty_rows(table: "pa.Table", path: pathlib.Path) -> "pa.Table":
+    """Rows that are nothing but separators are none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    empty = None
+    for column in table.columns:
+        is_text = pa.types.is_string(column.type)
+        here = pc.fill_null(pc.equal(pc.utf8_trim_whitespace(column), ""), True) if is_text else pc.is_null(column)
+        empty = here if empty is None else pc.and_(empty, here)
+        if not pc.any(empty).as_py():
+            return table
+    if empty is None:
+        return table
+    kept = table.filter(pc.invert(empty))
+    logger.info("%r has %d empty rows, passed over", str(path), table.num_rows - kept.num_rows)
+    return kept
 
 
 def write_csv(pieces: Iterable["pa.Table"], path: pathlib.Path, *, compressed: bool, separator: str = ",") -> None:
@@ -151,7 +219,9 @@ def _read_head(path: pathlib.Path) -> str:
 
 
 def _say_what_is_passed_over(header: Header, path: pathlib.Path) -> None:
-    if header.num_above and header.first_above:
+    if header.said:
+        logger.info("%r has %s", str(path), header.said)
+    elif header.num_above and header.first_above:
         lines = "1 line" if header.num_above == 1 else f"{header.num_above} lines"
         names = "names of columns" if header.names is None else "the data"
         logger.info(
@@ -198,7 +268,7 @@ def _sniff(head: str, separator: str, path: pathlib.Path) -> tuple[list[str], st
             f"{str(path)!r} has no names of columns: its first line is {separator.join(names)[:60]!r}; write a line of names "
             f"above it, such as {separator.join(['date', 'lat', 'lon', 'value'])!r}"
         )
-    stripped = [name.strip() for name in names]
+    stripped = [_bare(name) for name in names]
     repeated = sorted({name for name in stripped if stripped.count(name) > 1})
     if repeated:
         raise ValueError(f"{str(path)!r} has more than one column named {repeated[0]!r}; rename all but one")

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import final
 
-__all__ = ["BLANKS", "Header", "find_header", "is_missing_word", "is_names", "is_number", "is_unit_row"]
+__all__ = ["BLANKS", "Header", "find_header", "is_names", "is_number", "is_unit_row"]
 
 # Any number of blanks between two fields; the others are single characters.
 BLANKS = " "
@@ -17,24 +17,24 @@ _MOST_LINES = 200
 _COMMENT = ("#", "%", "//")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 _TIME = re.compile(r"\d{1,4}[-/.:]\d{1,2}([-/.:]\d{1,4})?([T ].*)?")
-# What Arrow takes for "no value" among numbers, in lower case.
-_MISSING_WORDS = frozenset({"na", "n/a", "nan", "-nan", "null", "#n/a", "#na", "#n/a n/a"})
+# Words for "no value" that are no unit; m and - are.
+_NO_UNITS = frozenset({"na", "n/a", "nan", "-nan", "null", "none", "#n/a", "#na", "missing"})
 
 
 @final
 @dataclasses.dataclass(frozen=True)
 class Header:
-    """The separator, lines above the names of columns, and names where they stand behind a sign for comments."""
+    """The separator, lines above the names of columns, and names where no one line has them all: then lines above the data are meant.
+
+    `said` is how such names came about, in words.
+    """
 
     separator: str
     num_above: int
     first_above: str = ""
     names: tuple[str, ...] | None = None
     has_units: bool = False
-
-
-def is_missing_word(text: str) -> bool:
-    return text.strip().lower() in _MISSING_WORDS
+    said: str = ""
 
 
 def is_number(text: str) -> bool:
@@ -56,15 +56,52 @@ def is_unit_row(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:
     ]
     with_values = [k for k in numeric if any(k < len(row) and row[k].strip() for row in others)]
     words = [k for k in with_values if first[k].strip() and not is_number(first[k])]
-    if not words or any(is_missing_word(first[k]) for k in words):
+    if not words or any(first[k].strip().lower() in _NO_UNITS for k in words):
         return False
-    # A line of data has a number in some column; one of units in none.
-    return not any(is_number(field) for field in first)
+    # A line of data has a number or a time in some column; one of units in none.
+    return not _is_data(first)
 
 
 def find_header(text: str) -> Header:
     """The header of the first lines of a file. Where they do not tell, it is the first line that is not empty."""
     lines = text.splitlines(keepends=True)
+    found = _found(lines)
+    rows = [(fields, line) for fields, line in _rows(lines, found.separator) if line >= found.num_above and any(fields)]
+    if found.names is not None or len(rows) < 3:
+        return found
+    return _two_lines(found, rows) or _one_field_more(found, rows) or found
+
+
+def _two_lines(header: Header, rows: Sequence[tuple[list[str], int]]) -> Header | None:
+    """Names of groups over names, or under them: joined where neither line alone tells columns apart."""
+    (first, _), (second, _), (_, data), *_ = rows
+    upper = [field.strip() for field in first]
+    if not header.has_units or (all(upper) and len(set(upper)) == len(upper)):
+        return None
+    names = [
+        " ".join(part for part in pair if part) for pair in zip(upper, (each.strip() for each in second), strict=False)
+    ]
+    if len(names) != len(first) or not all(names) or len(set(names)) < len(names):
+        return None
+    return Header(header.separator, data, header.first_above, tuple(names), said="two lines of names, joined")
+
+
+def _one_field_more(header: Header, rows: Sequence[tuple[list[str], int]]) -> Header | None:
+    """Rows that all end in a separator, or that begin with the numbers R gives to rows: names for one field more."""
+    (first, _), *others = rows
+    if header.separator == BLANKS or any(len(fields) != len(first) + 1 for fields, _ in others[:-1]):
+        return None
+    if not any(fields[-1].strip() for fields, _ in others[:-1]):
+        return Header(header.separator, others[0][1], names=(*first, ""), said="a separator at the end of every row")
+    if [fields[0].strip() for fields, _ in others[:-1]] == [str(k) for k in range(1, len(others))]:
+        return Header(
+            header.separator, others[0][1], names=("row", *first), said="numbers of rows before the first column"
+        )
+    return None
+
+
+def _found(lines: Sequence[str]) -> Header:
+    """The header by the widths of rows."""
     empty = next((k for k, line in enumerate(lines) if line.strip()), 0)
     first = lines[empty]
     plain = max(_SEPARATORS, key=first.count)
@@ -73,6 +110,9 @@ def find_header(text: str) -> Header:
     usual = _mode(widths[1:])
     if not first.lstrip().startswith(_COMMENT) and (usual is None or (widths[0] == usual and usual > 1)):
         return Header(plain, 0, has_units=_has_units([fields for fields, _ in rows]))
+    if usual == widths[0] + 1 and usual > 3 and _is_data(rows[1][0]) and not _is_data(rows[0][0]):
+        # Names, and data with a field more: a remark above names of columns has names below it.
+        return Header(plain, 0)
     found = [header for separator in (*_SEPARATORS, BLANKS) if (header := _below(lines, separator)) is not None]
     # The separator that makes most fields; of equals, the first.
     return max(found, key=lambda pair: pair[0])[1] if found else Header(plain, 0)
@@ -117,6 +157,11 @@ def _rows(lines: Sequence[str], separator: str) -> list[tuple[list[str], int]]:
     except csv.Error:
         pass
     return found
+
+
+def _is_data(fields: Sequence[str]) -> bool:
+    """Whether a line has a number or a time in it."""
+    return any(is_number(field) or _TIME.fullmatch(field.strip()) for field in fields)
 
 
 def _has_units(rows: Sequence[Sequence[str]]) -> bool:

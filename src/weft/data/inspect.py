@@ -3,7 +3,7 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, final
 
 import numpy as np
@@ -13,6 +13,7 @@ from weft.data.advice import Advice, advise
 from weft.data.categories import MISSING, is_category, is_kinds, labels_of
 from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words, times_of
 from weft.data.missing import Sentinel, find_sentinels, target_values
+from weft.data.number_text import are_nearly_numbers
 from weft.data.scaling import HEIGHT_WORDS, find_easting_northing, find_lon_lat, find_plane, learn_scaling
 from weft.data.tables import Table, distinct_rows, numbers, time_columns
 from weft.data.time_parts import find_time_parts
@@ -20,7 +21,7 @@ from weft.data.time_parts import find_time_parts
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ColumnGuesses", "Counts", "Guess", "count_table", "guess_columns"]
+__all__ = ["ColumnGuesses", "Counts", "Guess", "count_table", "guess_columns", "refuse_mixed_units"]
 
 _SAMPLE_ROWS = 2000
 _TIME_WORDS = ("time", "date", "datetime", "timestamp", "day", "hour", "month", "year", "t")
@@ -28,6 +29,19 @@ _STATION_WORDS = frozenset(
     {"station", "site", "sensor", "stationid", "siteid", "location", "gauge", "buoy", "well", "id"}
 )
 _TARGET_WORDS = ("value", "target", "y", "observation", "obs", "measurement", "response")
+_MINUTE_WORDS = frozenset({"min", "mins", "minute", "minutes"})
+# From latitude 0 and longitude 0 to the nearest place that may be meant.
+_NOWHERE_DEGREES = 5.0
+# A point, as text for people or as what geographers call well-known.
+_TWO_NUMBERS = r"(POINT ?)?\(?\s*-?\d+(\.\d+)?[,; ]\s*-?\d+(\.\d+)?\s*\)?"
+_UNIT_WORDS = frozenset({"unit", "units", "uom"})
+# Units of one quantity, of which a column can hold but one.
+_UNITS = (
+    frozenset({"c", "degc", "celsius", "f", "degf", "fahrenheit", "k", "kelvin"}),
+    frozenset({"mm", "cm", "m", "in", "inch", "inches", "ft", "feet", "metres", "meters"}),
+    frozenset({"m/s", "km/h", "kmh", "mph", "kt", "kn", "knots"}),
+    frozenset({"ppm", "ppb", "ug/m3", "mg/m3", "\N{MICRO SIGN}g/m3"}),
+)
 _QUANTITY_WORDS = frozenset(
     {"tmax", "tmin", "tavg", "temperature", "temp", "pm", "ozone", "o3", "no2", "so2", "co", "prcp", "rain"}
     | {"precipitation", "wind", "pressure", "humidity", "price", "count", "cases", "level", "flow", "sst", "salinity"}
@@ -54,8 +68,8 @@ class ColumnGuesses:
     station: Guess | None
     others: tuple[str, ...]
     kinds: tuple[str, ...] = ()
-    time_objection: str | None = None  # why a column that is named like a time was not taken for it
-    space_objection: str | None = None  # the same of one that is named like a latitude
+    # Why the column that is named like one of a role was not taken for it, by role.
+    objections: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @final
@@ -113,7 +127,7 @@ class Counts:
 def guess_columns(table: Table, *, time_format: str | None = None) -> ColumnGuesses:
     """Which columns hold time, space, target and station, by name and by what the first rows hold."""
     sample = table.rows(0, min(table.num_rows, _SAMPLE_ROWS))
-    columns = {name: sample.column(name) for name in table.names}
+    columns = {name: _as_numbers(sample.column(name), name) for name in table.names}
     numeric = [name for name, column in columns.items() if _is_numeric(column)]
     space = _guess_space({name: columns[name] for name in numeric})
     taken = set(space.columns if space else ())
@@ -125,13 +139,36 @@ def guess_columns(table: Table, *, time_format: str | None = None) -> ColumnGues
     taken |= set(station.columns if station else ())
     taken |= set(find_easting_northing(numeric) or ())
     free = [name for name in numeric if name not in taken and not _is_row_number(name, columns[name])]
-    target = _guess_target(free, columns)
+    texts = {name: column for name, column in columns.items() if name not in (*taken, *numeric)}
+    spoiled = {name: said for name, column in texts.items() if (said := _objection_to_numbers(column, name))}
+    measured = [name for name in spoiled if name.lower() in _TARGET_WORDS or _words(name) & _QUANTITY_WORDS or not free]
+    target = _guess_target([name for name in columns if name in (*free, *measured)], columns)
+    against = {
+        "time": objection,
+        "space": _space_objection(columns) if space is None else None,
+        "target": None if target is None else spoiled.get(target.columns[0]),
+    }
+    target = None if against["target"] else target
     others = tuple(name for name in free if target is None or name not in target.columns)
-    kinds = tuple(
-        name for name, column in columns.items() if name not in (*taken, *numeric) and is_category(column, name)
-    )
-    space_objection = _space_objection(columns) if space is None else None
-    return ColumnGuesses(time, space, target, station, others, kinds, objection, space_objection)
+    kinds = tuple(name for name, column in texts.items() if name not in measured and is_category(column, name))
+    objections = {role: said for role, said in against.items() if said is not None}
+    return ColumnGuesses(time, space, target, station, others, kinds, objections)
+
+
+def refuse_mixed_units(table: Table, target: str) -> None:
+    """ValueError where a column of units says that the target is in one unit in some rows and in another in others."""
+    for name in table.names:
+        if name == target or not _words(name) & _UNIT_WORDS or _is_numeric(table.column(name)):
+            continue
+        said = [str(unit).strip() for unit in table.column(name).dropna().unique()]
+        bare = {unit: re.sub(r"[\u00b0\s]|deg(rees?)? ", "", unit.lower()) for unit in said}
+        for family in _UNITS:
+            several = [unit for unit in said if bare[unit] in family]
+            if len({bare[unit] for unit in several}) > 1:
+                raise ValueError(
+                    f"column {name!r} says that {target!r} is in {several[0]} in some rows and in {several[1]} in others; "
+                    "convert all of them to one unit"
+                )
 
 
 def count_table(
@@ -195,7 +232,7 @@ def count_table(
         chosen_step=None if step_for is None else step_for(clock, times, place, values),
         notes=(),
     )
-    return dataclasses.replace(counts, notes=_notes(counts, target))
+    return dataclasses.replace(counts, notes=(*_notes(counts, target), *_notes_on_places(at_place)))
 
 
 def _guess_time(
@@ -253,6 +290,8 @@ def _kind_words(clock: Clock) -> str:
     return {
         "text": f"text like {clock.text_format}",
         "yyyymmdd": "whole numbers like 20180707",
+        "digits": f"whole numbers like {clock.text_format}",
+        "excel": "days as Excel counts them, of which 43831 is 2020-01-01",
         "number": "plain numbers",
         "date": "dates",
         "datetime": "times",
@@ -260,13 +299,57 @@ def _kind_words(clock: Clock) -> str:
 
 
 def _space_objection(columns: "dict[str, pd.Series]") -> str | None:
-    """What is wrong with columns that are named like degrees and hold none."""
+    """What is wrong with columns that say where, but not by a latitude and a longitude in degrees."""
     named = find_lon_lat(list(columns))
     for name in named or ():
         if not _is_numeric(columns[name]):
             given = columns[name].dropna()
             shown = repr(str(given.iloc[0])) if len(given) else "nothing"
             return f"column {name!r} is named like degrees and holds {shown}; write them as numbers, such as 47.61 and -122.33"
+    apart = [
+        name
+        for name in columns
+        if _words(name) & _MINUTE_WORDS and _words(name) & {"lat", "lon", "latitude", "longitude"}
+    ]
+    if apart:
+        return (
+            f"column {apart[0]!r} seems to hold minutes; write a latitude and a longitude as one number of degrees each, minutes / 60 "
+            "added, negative to the south and to the west"
+        )
+    for name, column in columns.items():
+        given = column.dropna().astype(str)
+        if not _is_numeric(column) and len(given) and given.str.fullmatch(_TWO_NUMBERS).all():
+            return f"column {name!r} holds two numbers, {given.iloc[0]!r}; make two columns of it, lat and lon"
+    return None
+
+
+def _is_text(column: "pd.Series") -> bool:
+    """Whether a column holds text, or text among numbers."""
+    return all(
+        isinstance(value, str | int | float | np.number) and not isinstance(value, bool) for value in column.dropna()
+    )
+
+
+def _as_numbers(column: "pd.Series", name: str) -> "pd.Series":
+    """Numbers among which some words say that there is none, as a column of numbers; any other column as it is."""
+    import pandas as pd
+
+    if column.dtype != object or not any(isinstance(value, int | float | np.number) for value in column.dropna()):
+        return column
+    try:
+        return pd.Series(numbers(column, name))
+    except (ValueError, TypeError):
+        return column
+
+
+def _objection_to_numbers(column: "pd.Series", name: str) -> str | None:
+    """What is wrong with a column of text that is nearly one of numbers."""
+    if not _is_text(column) or not are_nearly_numbers(column.dropna().astype(str)):
+        return None
+    try:
+        numbers(column, name)
+    except ValueError as error:
+        return str(error)
     return None
 
 
@@ -355,10 +438,25 @@ def _width_km(places: dict[str, np.ndarray]) -> float | None:
     return float(np.max(np.ptp(on_map, axis=0), initial=0.0))
 
 
+def _notes_on_places(places: dict[str, np.ndarray]) -> tuple[str, ...]:
+    """Latitude 0 and longitude 0 at once, far from all others, is what programs write where they know no place."""
+    degrees = find_lon_lat(list(places))
+    if degrees is None:
+        return ()
+    nowhere = (places[degrees[0]] == 0) & (places[degrees[1]] == 0)
+    others = [np.abs(places[name][~nowhere]) for name in degrees]
+    if not nowhere.any() or nowhere.all() or float(np.hypot(*others).min()) < _NOWHERE_DEGREES:
+        return ()
+    rows = "1 row is" if nowhere.sum() == 1 else f"{int(nowhere.sum()):,} rows are"
+    return (f"{rows} at {degrees[1]} 0 and {degrees[0]} 0, far from all others: no coordinates? Leave such rows out",)
+
+
 def _notes(counts: Counts, target: str) -> tuple[str, ...]:
     notes = []
     if counts.num_missing_target:
-        notes.append(f"{counts.num_missing_target:,} rows have no {target!r}; they are kept and predicted")
+        rows = "1 row has" if counts.num_missing_target == 1 else f"{counts.num_missing_target:,} rows have"
+        kept = "it is kept and predicted" if counts.num_missing_target == 1 else "they are kept and predicted"
+        notes.append(f"{rows} no {target!r}; {kept}")
     if counts.num_duplicates:
         same = f" ({counts.num_identical:,} with the same value)" if counts.num_identical else ""
         notes.append(f"{counts.num_duplicates:,} rows repeat a time and place{same}; each counts as a measurement")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from weft.data.inspect import ColumnGuesses, guess_columns
-from weft.data.tables import FrameTable, Table, frame_of_kind, time_columns
+from weft.data.scaling import find_lon_lat
+from weft.data.tables import FrameTable, Table, frame_of_kind, numbers, time_columns
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,6 +23,7 @@ _KIND_WORDS = frozenset(
 )
 _MOST_KINDS = 30
 _FEWEST_TIMES = 3
+_MOST_ROWS_ABOVE = 20
 # R puts an X before a name that begins with a digit.
 _TIME_NAME = re.compile(r"[Xx]?(?P<date>\d{4}([-./_]?\d{2}([-./_]?\d{2})?)?)")
 
@@ -49,6 +51,8 @@ def long_form(
             raise ValueError("a grid has its own coordinates; leave places out")
         return LongForm(table)
     notes: list[str] = []
+    if places is None and (apart := _places_above(table, notes)) is not None:
+        table, places = apart
     guesses = guess_columns(table)
     frame = _times_apart(table, target or _VALUE, notes)
     if frame is None:
@@ -57,16 +61,53 @@ def long_form(
         frame = _with_places(_as_pandas(table) if frame is None else frame, guesses, places, target or _VALUE, notes)
     if frame is None:
         return LongForm(table)
-    made = frame_of_kind(frame, table.kind)
+    return LongForm(_as_table(frame, table.kind), tuple(notes))
+
+
+def _as_table(frame: "pd.DataFrame", kind: str) -> FrameTable:
     import narwhals.stable.v2 as nw
 
-    return LongForm(FrameTable(nw.from_native(made, eager_only=True)), tuple(notes))
+    return FrameTable(nw.from_native(frame_of_kind(frame, kind), eager_only=True))
 
 
 def _as_pandas(table: Table) -> "pd.DataFrame":
     import pandas as pd
 
     return pd.DataFrame({name: table.column(name) for name in table.names})
+
+
+def _places_above(table: Table, notes: list[str]) -> tuple[FrameTable, FrameTable] | None:
+    """Measurements and places, where the first rows of a table with a column a station say where each is; None where they do not."""
+    import pandas as pd
+
+    labels = table.rows(0, min(table.num_rows, _MOST_ROWS_ABOVE)).column(table.names[0])
+    if pd.api.types.is_numeric_dtype(labels.dtype) or pd.api.types.is_datetime64_any_dtype(labels.dtype):
+        return None
+    words = [str(label).strip() for label in labels]
+    where = find_lon_lat(words)
+    if where is None:
+        return None
+    # Whatever stands above the last of them tells of stations too: a name, a height.
+    count = 1 + max(words.index(name) for name in where)
+    while count < len(words) and not any(letter.isdigit() for letter in words[count]):
+        count += 1
+    frame = _as_pandas(table)
+    about = frame.iloc[:count, 1:].T.reset_index()
+    about.columns = [_STATION, *words[:count]]
+    rows = frame.iloc[count:].rename(columns={table.names[0]: _TIME}).reset_index(drop=True)
+    notes.append(f"the first {count} rows tell of stations ({', '.join(words[:count])}), and the others of times")
+    return tuple(_as_table(_with_numbers(each), table.kind) for each in (rows, about))  # type: ignore[return-value]
+
+
+def _with_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
+    """Columns of text as numbers where all of it is."""
+    found = {}
+    for name in frame.columns:
+        try:
+            found[name] = numbers(frame[name], str(name))
+        except (ValueError, TypeError):
+            found[name] = frame[name]
+    return frame.assign(**found)
 
 
 def _of_times(table: Table) -> list[str]:

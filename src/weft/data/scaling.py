@@ -474,7 +474,7 @@ def _learn_geography(values: Mapping[str, Float[np.ndarray, " row"]]) -> Geograp
         return None if metres is None else Geography("plane", *metres)
     longitude, latitude = (values[name] for name in degrees)
     _check_degrees(longitude, degrees[0], -180.0, 360.0)
-    _check_degrees(latitude, degrees[1], -90.0, 90.0)
+    _check_degrees(latitude, degrees[1], -90.0, 90.0, swapped=bool(np.all(np.abs(longitude) <= 90.0)))
     kept, _ = distinct_rows([longitude, latitude])
     vectors = _unit_vectors(longitude[kept], latitude[kept])
     middle = vectors.mean(axis=0) if len(kept) else np.array([1.0, 0.0, 0.0])
@@ -508,9 +508,12 @@ def _check_present(values: Float[np.ndarray, " row"], name: str) -> None:
         )
 
 
-def _check_degrees(values: Float[np.ndarray, " row"], name: str, lowest: float, highest: float) -> None:
+def _check_degrees(
+    values: Float[np.ndarray, " row"], name: str, lowest: float, highest: float, *, swapped: bool = False
+) -> None:
     bad = (values < lowest) | (values > highest)
     if bad.any():
+        advice = "; if latitude and longitude are swapped, swap the names of their columns" if swapped else ""
         raise ValueError(
-            f"column {name!r} must hold degrees between {lowest:g} and {highest:g}; {name_rows(bad, values)}"
+            f"column {name!r} must hold degrees between {lowest:g} and {highest:g}; {name_rows(bad, values)}{advice}"
         )

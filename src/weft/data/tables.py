@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, final
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from weft.data.number_text import advice_for, is_missing_word
+
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
@@ -43,8 +45,6 @@ AnyTable = TypeVar("AnyTable", bound="Table | IntoDataFrame | xr.Dataset | xr.Da
 # Fourth powers of numbers in a column, and those of their deviation, are within float64's range.
 LARGEST, SMALLEST = 1e75, 1e-75
 _DATABASES = frozenset({"duckdb", "ibis", "sqlframe", "pyspark"})
-# What people write for "no value" in a column of numbers that was read as text.
-_MISSING_WORDS = frozenset({"", "na", "n/a", "nan", "null", "none", "-", "<na>"})
 
 
 class Table(abc.ABC):
@@ -285,10 +285,11 @@ def numbers(column: "pd.Series", name: str) -> Float[np.ndarray, " row"]:
         column = column.astype(object)
         values = np.array(pd.to_numeric(column, errors="coerce"), dtype=np.float64)
         unread = np.flatnonzero(np.isnan(values) & ~column.isna().to_numpy())
-        words = {row for row in unread if str(column.iloc[row]).strip().lower() not in _MISSING_WORDS}
+        words = [row for row in unread if not is_missing_word(str(column.iloc[row]))]
         if words:
-            bad = np.isin(np.arange(len(values)), list(words))
-            raise ValueError(f"column {name!r} must hold numbers; {name_rows(bad, column.to_numpy())}")
+            bad = np.isin(np.arange(len(values)), words)
+            advice = advice_for(str(column.iloc[words[0]]))
+            raise ValueError(f"column {name!r} must hold numbers; {name_rows(bad, column.to_numpy())}: {advice}")
     if np.any(np.isinf(values)):
         raise ValueError(f"column {name!r} must hold finite numbers; {name_rows(np.isinf(values), values)}")
     if np.any(np.abs(values) > LARGEST):

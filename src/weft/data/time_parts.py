@@ -22,6 +22,8 @@ _PARTS = {
     "year": frozenset({"year", "yyyy", "yr"}),
     "month": frozenset({"month", "mo", "mon", "mm"}),
     "day of the year": frozenset({"doy", "yday", "dayofyear", "jday"}),
+    "quarter": frozenset({"quarter", "qtr"}),
+    "week": frozenset({"week", "wk", "isoweek"}),
     "day": frozenset({"day", "dy", "dd", "dom"}),
     "date": frozenset({"date"}),
     "hour": frozenset({"hour", "hr", "hh"}),
@@ -33,9 +35,14 @@ _LIMITS = {
     "month": (1, 12),
     "day": (1, 31),
     "day of the year": (1, 366),
-    "hour": (0, 24),
+    "quarter": (1, 4),
+    "week": (1, 53),
+    # Of a clock that is read off: 1330 is half past one.
+    "hour": (0, 2400),
+    "clock": (0, 2400),
     "minute": (0, 59),
 }
+_OF_A_DAY = frozenset({"hour", "clock"})
 # Which parts make a time, finest last; what stands first is looked for first.
 _WHOLES: tuple[tuple[str, ...], ...] = (
     ("date", "clock"),
@@ -48,6 +55,12 @@ _WHOLES: tuple[tuple[str, ...], ...] = (
     ("year", "day of the year", "hour"),
     ("year", "day of the year"),
     ("year", "month"),
+    ("year", "quarter"),
+    ("year", "week"),
+)
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
 )
 _CLOCK = re.compile(r"\s*(\d{1,2}):?(\d{2})(?::(\d{2})(?:\.\d*)?)?\s*")
 
@@ -101,8 +114,10 @@ def _may_be(role: str, column: "pd.Series") -> bool:
         return False
     if role == "date":
         return _is_of_days(present)
-    if role == "clock":
-        return not pd.api.types.is_numeric_dtype(present.dtype) and all(_CLOCK.fullmatch(str(v)) for v in present)
+    if role == "month" and not pd.api.types.is_numeric_dtype(present.dtype):
+        return all(_month_of(value) is not None for value in present.unique())
+    if role in _OF_A_DAY and not pd.api.types.is_numeric_dtype(present.dtype):
+        return bool(np.all(_clock_seconds(present) >= 0))
     if not pd.api.types.is_numeric_dtype(present.dtype) or pd.api.types.is_bool_dtype(present.dtype):
         return False
     values = present.to_numpy(dtype=np.float64)
@@ -133,12 +148,20 @@ def _joined(columns: "Mapping[str, pd.Series]", names: Mapping[str, str]) -> "pd
     import pandas as pd
 
     num_rows = len(next(iter(columns.values())))
-    whole = {part: _whole_numbers(columns[part], part, names[part]) for part in columns if part in _LIMITS}
+    columns = {part: _numbered(column) if part == "month" else column for part, column in columns.items()}
+    whole = {
+        part: _whole_numbers(columns[part], part, names[part])
+        for part in columns
+        if part in _LIMITS and part not in _OF_A_DAY
+    }
     if "date" in columns:
         _refuse_missing(columns["date"], names["date"])
         days = pd.DatetimeIndex(_dates(columns["date"], names["date"])).to_numpy().astype("datetime64[s]")
+    elif "week" in whole:
+        days = _mondays(whole["year"], whole["week"], names["week"])
     else:
-        months = whole.get("month", np.ones(num_rows, dtype=np.int64))
+        quarters = whole.get("quarter", np.ones(num_rows, dtype=np.int64))
+        months = whole.get("month", 3 * quarters - 2)
         first = (12 * (whole["year"] - 1970) + months - 1).astype("datetime64[M]")
         number = whole.get("day of the year", whole.get("day", np.ones(num_rows, dtype=np.int64)))
         days = first.astype("datetime64[D]") + (number - 1)
@@ -149,11 +172,21 @@ def _joined(columns: "Mapping[str, pd.Series]", names: Mapping[str, str]) -> "pd
         if beyond.any():
             raise ValueError(f"column {names[part]!r} holds days that there are not; {name_rows(beyond, number)}")
         days = days.astype("datetime64[s]")
-    seconds = 3600 * whole.get("hour", np.zeros(num_rows, dtype=np.int64))
-    seconds = seconds + 60 * whole.get("minute", np.zeros(num_rows, dtype=np.int64))
-    if "clock" in columns:
-        seconds = seconds + _seconds_of_day(columns["clock"], names["clock"])
+    seconds = 60 * whole.get("minute", np.zeros(num_rows, dtype=np.int64))
+    for part in _OF_A_DAY & columns.keys():
+        seconds = seconds + _seconds_of_day(columns[part], names[part])
     return pd.Series(days + seconds.astype("timedelta64[s]"))
+
+
+def _mondays(years: np.ndarray, weeks: np.ndarray, name: str) -> np.ndarray:
+    """The first days of weeks as ISO 8601 numbers them; the first has a Thursday in its year."""
+    import pandas as pd
+
+    texts = [f"{year:04d}{week:02d}1" for year, week in zip(years, weeks, strict=True)]
+    days = pd.to_datetime(pd.Series(texts), format="%G%V%u", errors="coerce")
+    if days.isna().any():
+        raise ValueError(f"column {name!r} holds weeks that there are not; {name_rows(days.isna().to_numpy(), weeks)}")
+    return days.to_numpy().astype("datetime64[s]")
 
 
 def _whole_numbers(column: "pd.Series", part: str, name: str) -> np.ndarray:
@@ -169,13 +202,53 @@ def _whole_numbers(column: "pd.Series", part: str, name: str) -> np.ndarray:
 
 
 def _seconds_of_day(column: "pd.Series", name: str) -> np.ndarray:
+    """From 13:30, 1330 or, as an hour, 13."""
     _refuse_missing(column, name)
-    texts = column.astype(str).to_numpy(dtype=object)
-    matches = [_CLOCK.fullmatch(text) for text in texts]
-    bad = np.array([match is None or int(match[1]) > 24 or int(match[2]) > 59 for match in matches])
-    if bad.any():
-        raise ValueError(f"column {name!r} must hold times of the day such as 13:30; {name_rows(bad, texts)}")
-    return np.array([3600 * int(m[1]) + 60 * int(m[2]) + int(m[3] or 0) for m in matches if m], dtype=np.int64)
+    found = _clock_seconds(column)
+    if np.any(found < 0):
+        raise ValueError(
+            f"column {name!r} must hold times of the day such as 13:30 or 1330, or hours such as 13; "
+            f"{name_rows(found < 0, column.to_numpy(dtype=object))}"
+        )
+    return found
+
+
+def _clock_seconds(column: "pd.Series") -> np.ndarray:
+    """Seconds after midnight, -1 where there is no telling: beside 1330, is 15 an hour or a quarter past midnight?"""
+    distinct = {value: _seconds_at(value) for value in column.unique()}
+    plain = [value for value in distinct if isinstance(value, int | float | np.number)]
+    if max(plain, default=0) > 24:
+        distinct |= {value: -1 for value in plain if 0 < value < 100}
+    return np.array([distinct[value] for value in column], dtype=np.int64)
+
+
+def _seconds_at(value: Any) -> int:
+    """Numbers up to 24 are hours, larger ones an hour and two digits of minutes; -1 for what is no time of the day."""
+    if isinstance(value, str):
+        match = _CLOCK.fullmatch(value)
+        hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (99, 0, 0)
+    elif isinstance(value, int | float | np.number) and float(value).is_integer() and value >= 0:
+        hours, minutes = (int(value), 0) if value <= 24 else divmod(int(value), 100)
+        seconds = 0
+    else:
+        return -1
+    total = 3600 * hours + 60 * minutes + seconds
+    return total if minutes < 60 and seconds < 60 and total <= 86400 else -1
+
+
+def _month_of(value: Any) -> int | None:
+    """The number of a month by its English name, or the first three letters of it."""
+    text = str(value).strip().lower().rstrip(".")
+    return next((k for k, month in enumerate(_MONTHS, 1) if text in (month, month[:3])), None)
+
+
+def _numbered(column: "pd.Series") -> "pd.Series":
+    """Months by number where they are named."""
+    import pandas as pd
+
+    if pd.api.types.is_numeric_dtype(column.dtype):
+        return column
+    return column.map(lambda value: _month_of(value) or value)
 
 
 def _refuse_missing(column: "pd.Series", name: str) -> None:

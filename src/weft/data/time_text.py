@@ -2,6 +2,7 @@
 """Times written as text: which of the common ways a column follows, never guessing between day and month first."""
 
 import dataclasses
+import datetime
 import re
 from typing import TYPE_CHECKING, Any, final
 
@@ -23,11 +24,23 @@ _DATES = (
     "%m/%d/%Y",
     "%m-%d-%Y",
     "%d %b %Y",
+    "%d-%b-%Y",
     "%d %B %Y",
     "%b %d, %Y",
     "%B %d, %Y",
     "%Y%m%d",
+    "%Y-%j",
+    "%b %Y",
+    "%b-%Y",
+    "%B %Y",
 )
+# Quarters and weeks, which strptime does not read: %q is pandas' code for a quarter. The time is when they begin.
+_PERIODS = ("%YQ%q", "%Y-Q%q", "%Y Q%q", "Q%q %Y", "Q%q-%Y", "Q%q/%Y", "%G-W%V", "%GW%V")
+_PERIOD_CODES = {"%Y": r"(?P<year>\d{4})", "%G": r"(?P<year>\d{4})", "%q": r"(?P<part>[1-4])", "%V": r"(?P<part>\d{2})"}
+# The end of a day, by its own date.
+_MIDNIGHT = re.compile(r"(?<=[T ])24(?=:00(?::00(?:\.0+)?)?(?:Z|[+-][\d:]+)?$)")
+_UNIVERSAL = re.compile(r"(?<=\d)\s*(?:UTC|GMT)$")
+_ZONE = re.compile(r".*\d\s*(?!AM|PM)[A-Z]{2,5}")
 _ISO = re.compile(
     r"(?P<date>\d{4}-\d{2}-\d{2}|\d{8}|\d{4}-\d{2}|\d{4})"
     r"((?P<join>[T ])(?P<hours>\d{2})(?P<minutes>:\d{2})?(?P<seconds>:\d{2})?(?P<fraction>[.,]\d+)?)?"
@@ -53,19 +66,21 @@ def read_time_text(column: "pd.Series", name: str, text_format: str | None) -> T
     import pandas as pd
 
     codes, distinct = pd.factorize(column.astype(object))
-    texts = pd.Series(distinct, dtype=object).str.strip()
+    texts = pd.Series(distinct, dtype=object).str.strip().str.replace(_UNIVERSAL, "+00:00", regex=True)
+    at_midnight = texts.str.contains(_MIDNIGHT)
+    texts = texts.str.replace(_MIDNIGHT, "00", regex=True)
+    next_day = pd.to_timedelta(at_midnight.astype(int), unit="D")
+
+    def found(times: Any, way: str) -> TextTimes:
+        return TextTimes(pd.DatetimeIndex(times + next_day).take(codes), way)
+
     if text_format is not None:
-        try:
-            times = pd.to_datetime(texts, format=text_format, errors="coerce", utc="%z" in text_format)
-        except ValueError as error:
-            raise ValueError(
-                f"time_format must be as strptime takes it, such as '%d/%m/%Y %H:%M'; it is {text_format!r} ({error})"
-            ) from error
+        times = _in_format(texts, text_format)
         _refuse_unread(times, column, codes, name, f"times like {text_format!r}")
-        return TextTimes(pd.DatetimeIndex(times).take(codes), text_format)
+        return found(times, text_format)
     iso = _read_iso(texts, name)
     if iso is not None and not iso.isna().any():
-        return TextTimes(pd.DatetimeIndex(iso).take(codes), _iso_format(str(texts.iloc[0]) if len(texts) else ""))
+        return found(iso, _iso_format(str(texts.iloc[0]) if len(texts) else ""))
     fitting = _fitting_formats(texts)
     if not fitting:
         times = iso if iso is not None else pd.Series(pd.NaT, index=texts.index)
@@ -81,7 +96,7 @@ def read_time_text(column: "pd.Series", name: str, text_format: str | None) -> T
                 f"(row 0 has {str(column.iloc[0])!r}); say which with "
                 "time_format (of weft.toml or SpaceTimeGP; fit: --time-format), or write dates as 2020-03-27"
             )
-    return TextTimes(pd.DatetimeIndex(first).take(codes), first_format)
+    return found(first, first_format)
 
 
 def is_iso_format(text_format: str) -> bool:
@@ -91,9 +106,41 @@ def is_iso_format(text_format: str) -> bool:
 
 def write_time_text(index: Any, text_format: str) -> Any:
     """Times as text in the way they were read."""
-    text = index.strftime(text_format)
+    text = (index.to_period("Q") if "%q" in text_format else index).strftime(text_format)
     # strftime writes +0000; ISO 8601 with colons elsewhere wants +00:00.
     return text.str.replace(r"([+-]\d{2})(\d{2})$", r"\1:\2", regex=True) if text_format.endswith("%z") else text
+
+
+def _in_format(texts: "pd.Series", text_format: str) -> "pd.Series":
+    import pandas as pd
+
+    if text_format in _PERIODS:
+        return _read_periods(texts, text_format)
+    try:
+        return pd.to_datetime(texts, format=text_format, errors="coerce", utc="%z" in text_format)
+    except ValueError as error:
+        raise ValueError(
+            f"time_format must be as strptime takes it, such as '%d/%m/%Y %H:%M'; it is {text_format!r} ({error})"
+        ) from error
+
+
+def _read_periods(texts: "pd.Series", way: str) -> "pd.Series":
+    """When quarters or weeks begin; NaT where a text is none."""
+    import pandas as pd
+
+    pattern = re.compile(re.sub("%[YGqV]", lambda code: _PERIOD_CODES[code[0]], way))
+    begun = [_begun(match, is_week="%V" in way) for match in map(pattern.fullmatch, texts)]
+    return pd.Series(pd.to_datetime(begun, errors="coerce"))
+
+
+def _begun(match: re.Match[str] | None, *, is_week: bool) -> datetime.date | None:
+    if match is None:
+        return None
+    year, part = int(match["year"]), int(match["part"])
+    try:
+        return datetime.date.fromisocalendar(year, part, 1) if is_week else datetime.date(year, 3 * part - 2, 1)
+    except ValueError:
+        return None
 
 
 def _read_iso(texts: "pd.Series", name: str) -> "pd.Series | None":
@@ -141,6 +188,10 @@ def _fitting_formats(texts: "pd.Series") -> list[tuple[str, Any]]:
         times = pd.to_datetime(texts, format=text_format, errors="coerce")
         if not times.isna().any():
             fitting.append((text_format, times))
+    for way in _PERIODS if not fitting else ():
+        times = _read_periods(texts, way)
+        if not times.isna().any():
+            fitting.append((way, times))
     return fitting
 
 
@@ -158,5 +209,13 @@ def _all_formats() -> list[str]:
 
 def _refuse_unread(times: "pd.Series", column: "pd.Series", codes: np.ndarray, name: str, wanted: str) -> None:
     unread = times.isna().to_numpy()[codes]
-    if unread.any():
-        raise ValueError(f"column {name!r} must hold {wanted}; {name_rows(unread, column.to_numpy(dtype=object))}")
+    if not unread.any():
+        return
+    values = column.to_numpy(dtype=object)
+    is_zone = _ZONE.fullmatch(str(values[unread][0]).strip()) is not None
+    advice = (
+        "; the name of a zone does not say how far it is from UTC, write that, as in 2020-03-27T15:00-08:00"
+        if is_zone
+        else "; write them so, or say how they are written with time_format (--time-format), such as '%m/%d/%y', or leave the row out"
+    )
+    raise ValueError(f"column {name!r} must hold {wanted}; {name_rows(unread, values)}{advice}")

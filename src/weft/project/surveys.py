@@ -8,7 +8,7 @@ from typing import Any, final
 
 from weft.data.copies import Copies, find_copies
 from weft.data.files import read_table
-from weft.data.inspect import ColumnGuesses, Counts, count_table, guess_columns
+from weft.data.inspect import ColumnGuesses, Counts, count_table, guess_columns, refuse_mixed_units
 from weft.data.long_form import LongForm, long_form
 from weft.data.offers import Offers, offer_covariates
 from weft.data.tables import Table, as_table, time_columns
@@ -77,8 +77,8 @@ class Survey:
     def require_columns(self) -> Counts:
         """The counts; ValueError says which column is not known where there are none."""
         for role, reason in self.unknown.items():
-            if role == "time" and self.guesses is not None and self.guesses.time_objection is not None:
-                raise ValueError(f"{reason} ({_spelled(self.settings, 'time')} names another column)")
+            if _objection(role, self.guesses) is not None:
+                raise ValueError(f"{reason} ({_spelled(self.settings, role)} names another column)")
             raise ValueError(
                 f"cannot tell which column is the {role}; name it with {_spelled(self.settings, role)} "
                 f"(the table has {_shown(self.table.names)}){_hint(role, self.guesses, self.settings)}"
@@ -216,9 +216,11 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
                 settings = settings.with_options(**{role: guess.columns if role == "space" else guess.columns[0]})
                 reasons[role] = guess.reason
             else:
-                objection = guesses.time_objection if role == "time" else None
                 hint = _hint(role, guesses, settings)
-                unknown[role] = objection or f"no column looks like the {role}; choose among {_shown(seen.names)}{hint}"
+                unknown[role] = (
+                    _objection(role, guesses)
+                    or f"no column looks like the {role}; choose among {_shown(seen.names)}{hint}"
+                )
         if unknown:
             return Survey(seen, settings, reasons, unknown, guesses=guesses, arranged=rows.notes)
     targets = targets_written(settings.options["target"], as_table(data).names)
@@ -229,6 +231,7 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
     for target in targets[1:]:
         dataclasses.replace(roles, target=target).table(data, with_target=True)
     table = roles.table(data, with_target=True)
+    refuse_mixed_units(table, roles.target)
 
     def counted(missing: Sequence[float], target: str = roles.target) -> Counts:
         columns: dict[str, Any] = {"time": roles.time, "space": roles.space, "target": target, "area": roles.area}
@@ -277,6 +280,14 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
     )
 
 
+def _objection(role: str, guesses: ColumnGuesses | None) -> str | None:
+    """Why the column that is named like one of this role was not taken for it."""
+    # What is said of columns of space is a hint only.
+    if guesses is None or role == "space":
+        return None
+    return guesses.objections.get(role)
+
+
 def _spelled(settings: Settings, name: str) -> str:
     """How an option is given: on the command line where the table is a file, else in Python."""
     return f"--{name}" if settings.table is not None else f"{name}="
@@ -288,8 +299,8 @@ def _hint(role: str, guesses: ColumnGuesses | None, settings: Settings) -> str:
         return "; if all rows are of one time, add a column that says it, such as year"
     if role != "space" or guesses is None:
         return ""
-    if guesses.space_objection is not None:
-        return f"; {guesses.space_objection}"
+    if role in guesses.objections:
+        return f"; {guesses.objections[role]}"
     if settings.places is not None or guesses.time is None:
         return ""
     given = "--places stations.csv" if settings.table is not None else "places=stations"
