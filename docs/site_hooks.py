@@ -41,6 +41,7 @@ CARRIED = {
 SOURCE_OF = {page: source for source, page in CARRIED.items()}
 OPTIONS = "<!-- the estimator's options -->"
 LINK = re.compile(r"(\]\()(?!https?:|#)([^)#\s]+)(#[^)]*)?(\))")
+PICTURE = re.compile(r'<p>(<img alt="([^"]+)" src="[^"]+" ?/?>)</p>')
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -92,14 +93,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Formulas as MathML, which browsers draw without a script."""
+    """Formulas as MathML, which browsers draw without a script; pictures with what they show written below."""
 
     def as_mathml(found: re.Match[str]) -> str:
         display = "inline" if found[2] == "(" else "block"
         text = found[3].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
         return latex2mathml.converter.convert(text, display=display)
 
-    return FORMULA.sub(as_mathml, html)
+    return PICTURE.sub(r"<figure>\1<figcaption>\2</figcaption></figure>", FORMULA.sub(as_mathml, html))
 
 
 def _options() -> list[str]:

@@ -17,7 +17,7 @@ from weft.report.counting import counted
 from weft.report.nearby import from_neighbours
 from weft.report.packing import pack, unpack
 from weft.report.residuals import Autocorrelation, Variogram
-from weft.report.verdict import judge
+from weft.report.verdict import MORE_ROWS, judge
 
 NOTHING = np.empty(0)
 NO_VARIOGRAM = Variogram(NOTHING, NOTHING, "km")
@@ -199,7 +199,10 @@ def test_every_level_counts(others: dict[str, float], said: str) -> None:
     assert state == "caution"
     assert headline.startswith("Use with care")
     assert said in worries
-    assert "habits='auto'" in worries
+    assert "Set habits='auto'" in worries
+    _, _, worries = words(check(**others), remedy=MORE_ROWS)
+    assert "more rows may" in worries
+    assert "Set habits" not in worries
 
 
 def test_new_stations_have_a_bar_of_their_own() -> None:

@@ -13,6 +13,7 @@ from weft.data.atomic import check_output, write_whole
 from weft.estimator.components import PLACES, degenerate_scales
 from weft.estimator.fitted import Fitted
 from weft.estimator.habits import habits_in_words
+from weft.estimator.learning import names_of_habits, options_among
 from weft.estimator.precision import in_float64
 from weft.estimator.wide import unexplained_variance
 from weft.likelihoods import Gaussian
@@ -31,7 +32,7 @@ from weft.report.rows import SeenRows, kept_rows, rows_of_table, time_labels
 from weft.report.size import ReportSize
 from weft.report.stations import build_series, choose_stations
 from weft.report.validation import HiddenRows, describe_check, evaluated_rows, hide_rows, score_hidden
-from weft.report.verdict import judge
+from weft.report.verdict import ANOTHER_LIKELIHOOD, LEARN_HABITS, MORE_ROWS, judge
 from weft.training.fitting import FitResult
 
 if TYPE_CHECKING:
@@ -157,6 +158,7 @@ def gather(
             in_space=in_space,
             in_time=in_time,
             has_levels=PLACES in fitted.all_names,
+            remedy=_remedy(gp),
             unexplained=_unexplained_by_noise(fitted),
             degenerate=degenerate_scales(fitted.model, fitted.names, _extent(fitted)),
         ),
@@ -177,6 +179,13 @@ def gather(
         diagnostics_words=(_residual_words(looked_at, rows),),
         reproduce=describe_run(gp, rows, command=command, seed=seed, timings=earlier + (spent_so_far() - begun)),
     )
+
+
+def _remedy(gp: "SpaceTimeGP") -> str:
+    """What may set intervals right that hold too little or too much."""
+    if not isinstance(gp.fitted_.model.likelihood, Gaussian):
+        return ANOTHER_LIKELIHOOD
+    return MORE_ROWS if "noise" in names_of_habits(options_among(gp.get_params(deep=False))) else LEARN_HABITS
 
 
 def _remarks(fitted: Fitted) -> tuple[Remarks, ...]:

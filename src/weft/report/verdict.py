@@ -9,7 +9,12 @@ import numpy as np
 from weft.report.content import Check, Fact, Verdict
 from weft.report.residuals import Autocorrelation, Variogram
 
-__all__ = ["judge"]
+__all__ = ["ANOTHER_LIKELIHOOD", "LEARN_HABITS", "MORE_ROWS", "judge"]
+
+# What may set intervals right: habits, if nobody looked for any; else more to learn them from, or another distribution.
+LEARN_HABITS = "Set habits='auto', so that noise and tails are learned from rows left out"
+MORE_ROWS = "Noise and tails were looked for (habits='auto'), and rows left out told too little of them; more rows may"
+ANOTHER_LIKELIHOOD = "Another likelihood may suit the values better"
 
 # How far the share of values inside an interval may be from what it says, by its level; and how far at all.
 _COVERAGE = {0.5: 0.05, 0.8: 0.05, 0.9: 0.05, 0.95: 0.03}
@@ -35,13 +40,15 @@ def judge(
     in_space: Variogram,
     in_time: Autocorrelation,
     has_levels: bool = False,
+    remedy: str = LEARN_HABITS,
     unexplained: float = 0.0,
     degenerate: Sequence[str] = (),
 ) -> Verdict:
     """`checks` in order of weight: the first gives the coverage named in the headline.
 
-    `has_levels` says whether places have levels of their own already; `unexplained` is the variance that pseudo-points leave, by
-    the noise's; `degenerate` are sentences about scales that no data can have told. Each worry names its remedy.
+    `has_levels` says whether places have levels of their own already; `remedy` is what may set intervals right; `unexplained` is the
+    variance that pseudo-points leave, by the noise's; `degenerate` are sentences about scales that no data can have told. Each worry
+    names its remedy.
     """
     facts = [
         Fact("learning", "converged" if converged else "not converged", message, "good" if converged else "caution")
@@ -51,7 +58,7 @@ def judge(
     )
     for check in checks:
         facts += [_coverage_fact(check), _skill_fact(check)]
-        worries += _worries_of(check)
+        worries += _worries_of(check, remedy)
     doubts = [
         *degenerate,
         *_left_in_time(in_time, has_levels),
@@ -164,7 +171,7 @@ def _skill_fact(check: Check) -> Fact:
     return Fact(f"skill, {_short(check)}", value, f"CRPS against {check.best_baseline}, the best baseline", state)
 
 
-def _worries_of(check: Check) -> list[str]:
+def _worries_of(check: Check, remedy: str) -> list[str]:
     worries = []
     off = _off(check, _COVERAGE)
     narrow = [each for each in off if each[1] < each[0]]
@@ -172,14 +179,10 @@ def _worries_of(check: Check) -> list[str]:
     where = _hidden(check)
     if narrow:
         worries.append(
-            f"Intervals are too narrow with {where}: {_held(narrow)}. Set habits='auto', so that noise and tails are learned "
-            "from rows left out; until then widen them in your head."
+            f"Intervals are too narrow with {where}: {_held(narrow)}. {remedy}; until then widen them in your head."
         )
     if wide:
-        worries.append(
-            f"Intervals are wider than they need be with {where}: {_held(wide)}. Set habits='auto', so that noise and tails "
-            "are learned from rows left out."
-        )
+        worries.append(f"Intervals are wider than they need be with {where}: {_held(wide)}. {remedy}.")
     if not narrow and _fails_new_stations(check):
         worries.append(
             f"At places never seen 90 % intervals hold {100 * check.coverage_90:.0f} %: a 'local' component, or levels of "
