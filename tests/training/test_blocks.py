@@ -77,7 +77,7 @@ def test_compact_blocks_are_narrow_and_scattered_ones_wide(table):
 
 def test_neighbourhoods_through_the_series_are_narrow_and_as_long_as_it():
     data = stations()
-    found, again = (through_the_series(model(), data, count=5, num_rows=500, seed=2) for _ in range(2))
+    found, again = (through_the_series(model(), data, count=5, num_places=36, num_rows=500, seed=2) for _ in range(2))
     assert len(found) == 5
     for block, same in zip(found, again, strict=True):
         assert np.array_equal(block.row_times, same.row_times)

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 import weft
 from weft.data.observations import take_rows
-from weft.training.left_out import leave_out
+from weft.training.left_out import leave_places_out, leave_rows_out
 from weft.training.priors import WithinReach
 from weft.training.selection import Candidate, Checks, Draft, select
 
@@ -47,15 +47,15 @@ def test_left_out_equals_conditioning_on_the_rest():
     # Thirty places and a few times of the table, then all of its places at others: rows of the second come behind the first's.
     data = made_table()
     blocks = [take_rows(data, np.arange(first, first + count)) for first, count in ((0, 130), (400, 90))]
-    left = leave_out(made_model(), blocks)
-    assert len(left.row_error) == 220
+    rows, of_places = leave_rows_out(made_model(), blocks), leave_places_out(made_model(), blocks)
+    assert len(rows.error) == len(of_places.error) == 220
     for first, block in ((0, blocks[0]), (130, blocks[1])):
         times, places, values = block.row_times, block.row_places, np.asarray(block.values)
         covariance = dense_covariance(times, places) + np.diag(0.15 + np.asarray(block.noise_variance))
         for row in (0, 17, 60):
             for error, sd, hidden in (
-                (left.row_error, left.row_sd, np.arange(len(times)) == row),
-                (left.place_error, left.place_sd, np.all(places == places[row], axis=1)),
+                (*rows, np.arange(len(times)) == row),
+                (*of_places, np.all(places == places[row], axis=1)),
             ):
                 seen = ~hidden
                 weights = np.linalg.solve(covariance[np.ix_(seen, seen)], covariance[seen, row])
@@ -122,9 +122,9 @@ def test_evidence_alone_keeps_nothing():
     assert not trial.kept
 
 
-@pytest.mark.parametrize("anew", [False, True])
-def test_a_change_begun_anew_is_judged_over_the_series(anew):
-    """Places of the blocks nearby have no levels, those over the series do: which are asked depends on the change."""
+@pytest.mark.parametrize("is_there", [False, True])
+def test_places_are_left_out_over_the_series(is_there):
+    """Rows are left out of blocks without levels, and places of others, which have them or have none."""
     common = weft.Separable(space=weft.Matern32([200.0, 200.0]), time=weft.Matern12(10.0), variance=0.8)
     own = weft.Separable(space=weft.Matern12([5.0, 5.0]), time=weft.Matern12(500.0), variance=0.64)
     frozen = ("kernel.components[0].space", "kernel.components[0].time", "likelihood")
@@ -132,9 +132,9 @@ def test_a_change_begun_anew_is_judged_over_the_series(anew):
     with_levels = weft.Model(weft.SumSeparable([common, own]), weft.Gaussian(0.04))
     changed = Draft(with_levels, ("common", "levels"), (*frozen, "kernel.components[1]"))
     learning, without = (parts_of(levels_table(each), 0) for each in (0.8, 0.0))
-    candidate = Candidate("levels", lambda draft: changed, anew=anew)
-    trial = select(start, [candidate], learning, Checks(without, learning)).trials[0]
-    assert (trial.place_gain > 0.05) == anew
+    candidate = Candidate("levels", lambda draft: changed)
+    trial = select(start, [candidate], learning, Checks(without, learning if is_there else without)).trials[0]
+    assert (trial.place_gain > 0.05) == is_there
 
 
 def test_lengths_beyond_reach_are_held():

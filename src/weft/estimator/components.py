@@ -84,11 +84,13 @@ _EXTENTS = 10.0
 _SPACINGS = 0.5
 # Work of an evaluation of the blocks that candidates learn from: a tenth of a second on a core.
 TRIAL_WORK = 1e9
-# Blocks that rows and places are left out of, and rows of each: a matrix of them is inverted.
+# Blocks that rows are left out of, and rows of each: a matrix of them is inverted.
 _CHECKS = 6
-_CHECKED_ROWS = 600
-# Neighbourhoods that places are left out of over a whole series.
-_NEIGHBOURHOODS = 12
+_CHECKED_ROWS = 400
+# Neighbourhoods that places are left out of over a whole series, places of each, and rows.
+_NEIGHBOURHOODS = 20
+_NEIGHBOURS_LEFT_OUT = 24
+_ROWS_OF_NEIGHBOURS = 300
 # Rows around each centre of a strength that differs over the map, and the most of these.
 _ROWS_A_CENTRE = 400
 _MOST_CENTRES = 12
@@ -224,13 +226,7 @@ def choose_components(
         Candidate("local component", lambda draft: _with_local(draft, scales)),
         # Before anything that is kept beside the two, since it begins without.
         *(
-            [
-                Candidate(
-                    "both components rough in space",
-                    lambda draft: _unless_local(draft, _both_rougher(start)),
-                    anew=True,
-                )
-            ]
+            [Candidate("both components rough in space", lambda draft: _unless_local(draft, _both_rougher(start)))]
             if places_repeat(data)
             else []
         ),
@@ -265,7 +261,10 @@ def _to_check(model: Model, data: Observations, seed: int) -> Checks:
     near = [take_rows(block, np.arange(min(block.num_rows, _CHECKED_ROWS))) for block in compact]
     if not places_repeat(data):
         return Checks(near, near)
-    return Checks(near, through_the_series(model, data, count=_NEIGHBOURHOODS, num_rows=_CHECKED_ROWS, seed=seed))
+    around = through_the_series(
+        model, data, count=_NEIGHBOURHOODS, num_places=_NEIGHBOURS_LEFT_OUT, num_rows=_ROWS_OF_NEIGHBOURS, seed=seed
+    )
+    return Checks(near, around)
 
 
 def priors_for(names: Sequence[str], scales: Scales) -> dict[str, Prior]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Rows of small blocks predicted without themselves, and without their place: what a candidate for a model is judged by."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import equinox as eqx
@@ -17,46 +17,65 @@ from weft.kernels.closed_forms import EachWithEach, closed_form, has_closed_form
 from weft.likelihoods import Gaussian
 from weft.linalg import inverse_of
 from weft.model import Model
+from weft.scores import crps_gaussian
 
-__all__ = ["LeftOut", "leave_out"]
+__all__ = ["LeftOut", "leave_places_out", "leave_rows_out"]
 
 
 class LeftOut(NamedTuple):
-    """Errors and deviations, noise included, of rows predicted without themselves, and without any row of their place."""
+    """Errors and deviations, noise included, of rows that were predicted without some."""
 
-    row_error: Float[np.ndarray, " row"]
-    row_sd: Float[np.ndarray, " row"]
-    place_error: Float[np.ndarray, " row"]
-    place_sd: Float[np.ndarray, " row"]
+    error: Float[np.ndarray, " row"]
+    sd: Float[np.ndarray, " row"]
+
+    @property
+    def mean_crps(self) -> float:
+        return float(np.mean(crps_gaussian(self.error, np.zeros_like(self.error), self.sd)))
 
 
-def leave_out(model: Model, blocks: Sequence[Observations]) -> LeftOut:
-    """Every row predicted from the others of its block, and from those at other places.
+def leave_rows_out(model: Model, blocks: Sequence[Observations]) -> LeftOut:
+    """Every row predicted from the others of its block."""
+    return _leave_out(model, blocks, _each_row)
 
-    With K the covariance of a block, rows g left out together have the error ((K^-1)_gg)^-1 (K^-1 y)_g and the
-    covariance ((K^-1)_gg)^-1: one inverse serves all of them (Dubrule 1983).
+
+def leave_places_out(model: Model, blocks: Sequence[Observations]) -> LeftOut:
+    """Every row predicted from those of its block at other places."""
+    return _leave_out(model, blocks, _each_place)
+
+
+def _leave_out(
+    model: Model,
+    blocks: Sequence[Observations],
+    leave: Callable[[Observations, Float[np.ndarray, "row row"]], tuple[np.ndarray, np.ndarray]],
+) -> LeftOut:
+    """With P the inverse of the covariance of a block, rows g left out together have the error (P_gg)^-1 (P y)_g and the
+    covariance (P_gg)^-1: one inverse serves all of them (Dubrule 1983).
     """
     num_times, num_places = max(len(block.times) for block in blocks), max(len(block.places) for block in blocks)
 
-    def answer(number: int) -> LeftOut:
-        return _leave_out(blocks[number], _covariance(model, blocks[number], num_times, num_places))
+    def answer(number: int) -> tuple[np.ndarray, np.ndarray]:
+        block = blocks[number]
+        return leave(block, inverse_of(_covariance(model, block, num_times, num_places)))
 
-    found = at_once(answer, len(blocks))
-    return LeftOut(*(np.concatenate(arrays) for arrays in zip(*found, strict=True)))
+    error, variance = (np.concatenate(arrays) for arrays in zip(*at_once(answer, len(blocks)), strict=True))
+    return LeftOut(error, np.sqrt(variance))
 
 
-def _leave_out(block: Observations, covariance: Float[np.ndarray, "row row"]) -> LeftOut:
-    precision = inverse_of(covariance)
+def _each_row(block: Observations, precision: Float[np.ndarray, "row row"]) -> tuple[np.ndarray, np.ndarray]:
+    own = np.diagonal(precision)
+    return precision @ np.asarray(block.values) / own, 1 / own
+
+
+def _each_place(block: Observations, precision: Float[np.ndarray, "row row"]) -> tuple[np.ndarray, np.ndarray]:
     solved = precision @ np.asarray(block.values)
-    own, place = np.diagonal(precision), np.asarray(block.grouping.place_of_row)
-    error, variance = solved / own, 1 / own
-    place_error, place_variance = error.copy(), variance.copy()
+    error, variance = _each_row(block, precision)
+    place = np.asarray(block.grouping.place_of_row)
     for number in np.flatnonzero(np.bincount(place) > 1):
         members = np.flatnonzero(place == number)
         together = inverse_of(precision[np.ix_(members, members)])
-        place_error[members] = together @ solved[members]
-        place_variance[members] = np.diagonal(together)
-    return LeftOut(error, np.sqrt(variance), place_error, np.sqrt(place_variance))
+        error[members] = together @ solved[members]
+        variance[members] = np.diagonal(together)
+    return error, variance
 
 
 def _covariance(model: Model, block: Observations, num_times: int, num_places: int) -> Float[np.ndarray, "row row"]:

@@ -15,23 +15,29 @@ __all__ = ["sandwich", "standard_errors"]
 
 # On the real line of the parameters, where a move of one is about a factor of e. Slopes have some nine digits.
 STEP = 1e-3
-# Directions less curved than this part of the most curved are as good as unknown.
-LEAST_CURVATURE = 1e-8
+# What is not known at all is known to this: a factor of twenty either way. A direction that is hardly curved, or curved the wrong way
+# where a climb has ended early, would else make nothing of what is known about the others.
+UNKNOWN = 3.0
 
 
 def sandwich(objective: CompositeObjective, point: Float[np.ndarray, " free"]) -> Float[np.ndarray, "free free"]:
-    """Covariance of the estimate `point` on the real line: as many evaluations as there are free numbers, and two."""
+    """Covariance of the estimate `point` on the real line.
+
+    One evaluation, and one of some of the blocks for each free number and one more: curvature differs far less from block to block
+    than slopes do.
+    """
     scores = objective.scores(point).gradient
     # At an optimum the scores and the priors' slope sum to zero; about their own mean they are the blocks' alone.
     centred = scores - scores.mean(axis=0)
     num_blocks = len(scores)
     slope_variance = centred.T @ centred * num_blocks / (num_blocks - 1)
-    here = objective(point).gradient
-    moved = [objective(point + STEP * unit).gradient for unit in np.eye(len(point))]
+    here = objective.slope_by_some(point)
+    moved = [objective.slope_by_some(point + STEP * unit) for unit in np.eye(len(point))]
     curvature = (here - np.stack(moved)) / STEP
     values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
-    inverse = (vectors / np.maximum(values, LEAST_CURVATURE * values.max())) @ vectors.T
-    return inverse @ slope_variance @ inverse
+    along = vectors.T @ slope_variance @ vectors
+    inverse = vectors / np.maximum(values, np.sqrt(np.diagonal(along)) / UNKNOWN)
+    return inverse @ along @ inverse.T
 
 
 def standard_errors(
