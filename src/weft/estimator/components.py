@@ -224,9 +224,10 @@ def choose_components(
     # What is near comes first: a rough slow component would take the part of a local one and serve far places worse.
     candidates = [
         Candidate("local component", lambda draft: _with_local(draft, scales)),
-        # Before anything that is kept beside the two, since it begins without.
+        # Before anything else that is kept beside the two, since it begins without, and against a local one that may have taken what is
+        # rough in both.
         *(
-            [Candidate("both components rough in space", lambda draft: _unless_local(draft, _both_rougher(start)))]
+            [Candidate("both components rough in space", lambda draft: _both_rougher(start))]
             if places_repeat(data)
             else []
         ),
