@@ -41,7 +41,6 @@ __all__ = ["measure", "page"]
 
 page = benchmark_page.page
 
-GRADIENT_TIMES = (100, 1000, 10_000, 100_000)
 # The largest dense matrix, by rows; and by pseudo-points over all times where the dense bound is computed as well.
 DENSE_ROWS, DENSE_PSEUDO = 10_000, 1000
 # A timing that would take longer than this many seconds, by the last one and the number of times, is left out.
@@ -62,7 +61,8 @@ class Plan:
     picture_times: int
 
 
-FULL = Plan(benchmark_page.PAPER_TIMES, GRADIENT_TIMES, (None, 5, 10, 20), (5, 10, 20), DENSE_ROWS, 50, 2.0, 100)
+PAPER = benchmark_page.PAPER_TIMES
+FULL = Plan(PAPER, PAPER, (None, 5, 10, 20), (5, 10, 20), DENSE_ROWS, 50, 2.0, 100)
 QUICK = Plan((40,), (40,), (20,), (5, 20), 2000, 3, 0.1, 20)
 
 
