@@ -24,6 +24,10 @@ REGIONS_WORK = 2.5e11
 # How many points a region sees, of which a third are its core. Fewer than 30 around the core lose accuracy, more gain little.
 SIZES = (48, 60, 72, 90, 108, 132, 160, 192, 240, 300, 384, 480, 600, 768)
 FEWEST_AROUND = 30
+# By this, at most, a region with a gap sees more around it than others do, and by this all regions take more work for it: where points are
+# so unevenly dense that half of the regions are large, none of them sees much more.
+MOST_AROUND_GAPS = 4.0
+MOST_WORK_FOR_GAPS = 1.5
 # Points whose shares are looked up at a time.
 POINTS_AT_ONCE = 2**20
 
@@ -177,11 +181,34 @@ def divide(model: Model, data: Observations, *, num_regions: int | None = None) 
     rows_in_order = np.argsort(point_of_row, kind="stable")
     first_row = np.searchsorted(point_of_row[rows_in_order], np.arange(len(points) + 1))
     tree = cKDTree(points)
+    more = _more_around_gaps(cuts, points) if with_times else np.ones(cuts.num_cells)
     return Division(
         nearness,
         cuts,
-        tuple(_region(points, core, size - len(core), tree, rows_in_order, first_row) for core in cores),
+        tuple(
+            _region(points, core, round((size - len(core)) * factor), tree, rows_in_order, first_row)
+            for core, factor in zip(cores, more, strict=True)
+        ),
     )
+
+
+def _more_around_gaps(cuts: Cuts, points: Float[np.ndarray, "point dim"]) -> Float[np.ndarray, " cell"]:
+    """By how much more each cell is to see than most: in proportion to its border, where it is larger than the usual one.
+
+    Cells hold equally many points, so one that is large has a gap in it or beside it. What lies in a gap is told by all of its rim, and the
+    nearest points of a core that holds a piece of it are of that piece: on an image with gaps under clouds, seeing more there took 2 %
+    off the error of all of them.
+    """
+    lower, upper = np.maximum(cuts.lower, points.min(axis=0)), np.minimum(cuts.upper, points.max(axis=0))
+    widths = upper - lower
+    # Columns in which all points are alike have no border.
+    widths = widths[:, np.ptp(points, axis=0) > 0]
+    volume = np.sum(np.log(np.maximum(widths, np.finfo(float).tiny)), axis=1)
+    num_columns = max(widths.shape[1], 1)
+    by_border = np.maximum(np.exp((volume - np.median(volume)) * (num_columns - 1) / num_columns), 1.0)
+    # A third of what a region usually sees is its core, and a matrix takes the cube of all it sees.
+    each = (np.minimum(by_border, most) for most in np.linspace(MOST_AROUND_GAPS, 1.0, 16))
+    return next(more for more in each if np.mean(((1 + 2 * more) / 3) ** 3) <= MOST_WORK_FOR_GAPS)
 
 
 def _region(
