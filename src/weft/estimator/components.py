@@ -35,11 +35,13 @@ from weft.kernels import (
     SumSeparable,
     Uneven,
 )
+from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.blocks import Kind, choose_blocks, through_the_series
 from weft.training.parameters import Prior
 from weft.training.priors import NormalPrior, WithinReach
-from weft.training.selection import Candidate, Checks, Draft, Selection, select
+from weft.training.selection import Candidate, Checks, Draft, Selection, learned_from, select
+from weft.training.stand_ins import model_of_stand_ins, stand_ins
 
 __all__ = [
     "AUTO",
@@ -221,8 +223,28 @@ def choose_components(
     step = median_step(data.times)
     asked = {name: period for name, period in periods.items() if _asks_for(data, period)}
     lags = [period / step for period in asked.values()]
+    learning = [block.data for block in choose_blocks(start.model, data, work=TRIAL_WORK, seed=seed, periods=lags)]
+    checks = _to_check(start.model, data, seed + 1)
+    likelihood = start.model.likelihood
+    if not isinstance(likelihood, Gaussian):
+        start = learned_from(start, learning)
+        likelihood = start.model.likelihood
+        learning, checks = stand_ins(start.model, learning), Checks(*(stand_ins(start.model, each) for each in checks))
+        start = dataclasses.replace(start, model=model_of_stand_ins(start.model))
+    found = select(start, _candidates(start, data, num_space, scales, asked), learning, checks)
+    if isinstance(likelihood, Gaussian):
+        return found
+    model = Model(found.draft.model.kernel, likelihood, None, found.draft.model.mean)
+    return found._replace(draft=dataclasses.replace(found.draft, model=model))
+
+
+def _candidates(
+    start: Draft, data: Observations, num_space: int, scales: Scales, asked: Mapping[str, float]
+) -> list[Candidate]:
+    """What may be changed about `start`, in the order in which it is tried; `asked` are the seasons that the rows ask for."""
+    step = median_step(data.times)
     # What is near comes first: a rough slow component would take the part of a local one and serve far places worse.
-    candidates = [
+    return [
         Candidate("local component", lambda draft: _with_local(draft, scales)),
         # Before anything else that is kept beside the two, since it begins without, and against a local one that may have taken what is
         # rough in both.
@@ -251,8 +273,6 @@ def choose_components(
             else []
         ),
     ]
-    learning = [block.data for block in choose_blocks(start.model, data, work=TRIAL_WORK, seed=seed, periods=lags)]
-    return select(start, candidates, learning, _to_check(start.model, data, seed + 1))
 
 
 def _to_check(model: Model, data: Observations, seed: int) -> Checks:

@@ -34,7 +34,7 @@ from weft.inference.habits import Habit
 from weft.inference.habits.shift import find_shift
 from weft.inference.posterior import Posterior
 from weft.inference.with_habits import field_model, find_habits, tell, with_habits
-from weft.likelihoods import Gaussian, Likelihood
+from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.options import Options
 from weft.phases import timing
@@ -111,7 +111,7 @@ def translation_for(options: Options, roles: Roles, rows: Measurements | PackedM
         transform=options.transform,
         standardise=is_standardised(likelihood),
         time_step=options.time_step,
-        by_rows=models_rows(options, likelihood),
+        by_rows=models_rows(options),
         time_format=options.time_format,
         local=roles.local,
     )
@@ -131,7 +131,7 @@ def learn(options: Options, roles: Roles, rows: Measurements | PackedMeasurement
     dated = () if shift is None else (shift,)
     told = tell(dated, data)
     start = start_for(options, translation, told)
-    if learns_small(options, start.model, told, translation.num_space):
+    if learns_small(options, told, translation.num_space):
         start, result, learned_from = _learned_small(options, start, told, translation, fit_options)
     else:
         # The bound over a whole series speaks for itself, here and when it is climbed again.
@@ -198,16 +198,16 @@ def names_of_habits(options: Options) -> tuple[str, ...]:
     return tuple(name for name in HABITS_TO_FIND if name in names and (name != "level" or options.place_offsets))
 
 
-def learns_small(options: Options, model: Model, data: Observations, num_space: int) -> bool:
+def learns_small(options: Options, data: Observations, num_space: int) -> bool:
     """Whether parameters come from small parts of the table, each modelled exactly: unless somebody asked for something else.
 
     A bound with as many pseudo-points as a budget allows learns the wrong parameters of a wide table: on ocean floats its
     noise had swallowed the eddies. Places with covariates are told apart by them, which is another matter.
     """
-    return models_rows(options, model.likelihood) and model.mean is None and data.places.shape[1] == num_space
+    return models_rows(options) and data.places.shape[1] == num_space
 
 
-def models_rows(options: Options, likelihood: Likelihood) -> bool:
+def models_rows(options: Options) -> bool:
     """The same as far as no table is needed for it."""
     return (
         isinstance(options.learning_rows, str)
@@ -215,7 +215,6 @@ def models_rows(options: Options, likelihood: Likelihood) -> bool:
         and isinstance(options.pseudo_points, str)
         and options.regions is not None
         and options.power == 0.0
-        and isinstance(likelihood, Gaussian)
         and not options.covariates
     )
 

@@ -17,22 +17,18 @@ else moves it.
 """
 
 import logging
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from weft.arrays import AnyArray
 from weft.data.observations import Observations
 from weft.engines.base import Engine
+from weft.inference.fields import Field, Natural, field_of
 from weft.inference.prior import Prior
+from weft.inference.row_terms import RowTerms, SeenRows, initial_sites, row_terms
 from weft.inference.sites import Sites, extras_of, rows_of
-from weft.likelihoods import Likelihood, RowExtras
-from weft.state_space.chain import Chain, Queries, Rows
+from weft.likelihoods import Likelihood
 
 logger = logging.getLogger("weft")
 
@@ -57,23 +53,6 @@ LEAST_PRECISION = 1e-6
 # And to this part of 1 / v at least, for rows that say nothing at all.
 LEAST_PART = 1e-12
 
-# s is what remains of E (value - f)^2 when (value - m)^2 is taken off. Beyond this ratio of the two, too few digits do.
-MOST_CANCELLATION = 1e5
-
-
-class Natural(NamedTuple):
-    """Sites exp(shift f - precision f^2 / 2) up to a constant."""
-
-    shift: Float[np.ndarray, " row"]
-    precision: Float[np.ndarray, " row"]
-
-    @property
-    def value(self) -> Float[np.ndarray, " row"]:
-        return self.shift / self.precision
-
-    def toward(self, target: "Natural", step: float) -> "Natural":
-        return Natural(*((1 - step) * here + step * there for here, there in zip(self, target, strict=True)))
-
 
 class BoundAtSites(NamedTuple):
     """The bound at some sites, what q says about each row, and where a whole step would lead.
@@ -91,12 +70,11 @@ class BoundAtSites(NamedTuple):
     target: Natural
     excess: Float[np.ndarray, " row"]
     distance: float
-    chain_gradient: Chain
-    weights_gradient: Float[Array, "place bottleneck"]
+    slopes: Any
 
 
 class Found(NamedTuple):
-    """Sites found, the bound there and its gradient in the prior, and how the search went.
+    """Sites found, the bound there with the slopes that its field has of it, and how the search went.
 
     `bounds` has the bound after each step accepted, the first at the start. `floored` counts the rows whose precision
     had to be raised to stay positive; the gradient passes over how their variances depend on the prior.
@@ -106,36 +84,11 @@ class Found(NamedTuple):
     bound: float
     mean: Float[np.ndarray, " row"]
     explained: Float[np.ndarray, " row"]
-    chain_gradient: Chain
-    weights_gradient: Float[Array, "place bottleneck"]
+    slopes: Any
     converged: bool
     engine_calls: int
     bounds: tuple[float, ...]
     floored: int
-
-
-class RowTerms(NamedTuple):
-    """E log p(y | f) of each row and its derivatives in the mean and the variance of f."""
-
-    value: Float[Array, " row"]
-    in_mean: Float[Array, " row"]
-    in_variance: Float[Array, " row"]
-
-
-@eqx.filter_jit
-def row_terms(
-    likelihood: Likelihood,
-    values: Float[AnyArray, " row"],
-    extra: RowExtras,
-    mean: Float[AnyArray, " row"],
-    variance: Float[AnyArray, " row"],
-) -> RowTerms:
-    def total(moments: tuple[Array, Array]) -> tuple[Array, Array]:
-        terms = jnp.asarray(likelihood.expected_log_density(values, *moments, extra))
-        return jnp.sum(terms), terms
-
-    (_, terms), gradient = jax.value_and_grad(total, has_aux=True)((jnp.asarray(mean), jnp.asarray(variance)))
-    return RowTerms(terms, *gradient)
 
 
 def search_sites(
@@ -146,16 +99,31 @@ def search_sites(
     *,
     start: Sites | None = None,
     tolerance: float = SITE_TOLERANCE,
+) -> Found:
+    """The best sites of the rows of `data`; slopes are those in the chain and in the weights of `prior`."""
+    likelihood.check(np.asarray(data.values), extras_of(data), data.row)
+    nothing = np.zeros(data.num_rows)
+    field = field_of(prior, rows_of(data, Sites(nothing, nothing, 0.0)), engine)
+    seen = SeenRows(data.values, extras_of(data), np.asarray(prior.unexplained))
+    return best_sites(likelihood, seen, field, start=None if start is None else as_natural(start), tolerance=tolerance)
+
+
+def best_sites(
+    likelihood: Likelihood,
+    seen: SeenRows,
+    field: Field,
+    *,
+    start: Natural | None = None,
+    tolerance: float = SITE_TOLERANCE,
     max_engine_calls: int = MAX_ENGINE_CALLS,
 ) -> Found:
-    """The sites at which the bound is largest to within `tolerance`, from `start` or the likelihood's own guess.
+    """The sites at which the bound is largest to within `tolerance`, from `start` or, where that does not do, the likelihood's own guess.
 
     The bound never falls by more than rounding (but see `gain` for rows with raised precisions): an extrapolation that
     would lower it is dropped for a plain step, a plain step that would is halved, and grows again once steps succeed.
     """
-    likelihood.check(np.asarray(data.values), extras_of(data), data.row)
-    problem = _Problem(likelihood, data, prior, engine)
-    here = problem.evaluate(problem.initial() if start is None else as_natural(start))
+    problem = _Problem(likelihood, seen, field)
+    here = problem.begin(start)
     if not np.isfinite(here.bound):
         raise FloatingPointError(
             f"the bound at the first sites is {here.bound}; are the scale of the values and the variance of the kernel "
@@ -233,86 +201,57 @@ def as_natural(sites: Sites) -> Natural:
 
 
 class _Problem:
-    """One search while it runs: what stays the same, and how often the engine was called."""
+    """One search while it runs: what stays the same, and how often the field was asked."""
 
-    def __init__(self, likelihood: Likelihood, data: Observations, prior: Prior, engine: Engine):
-        self.likelihood = likelihood
-        self.data = data
-        self.prior = prior
-        self.engine = engine
-        self.extra = extras_of(data)
-        self.unexplained = np.asarray(prior.unexplained)
+    def __init__(self, likelihood: Likelihood, seen: SeenRows, field: Field):
+        self.likelihood, self.seen, self.field = likelihood, seen, field
         self.engine_calls = 0
 
-    def initial(self) -> Natural:
-        value, precision = (np.asarray(part) for part in self.likelihood.initial(self.data.values, self.extra))
-        return Natural(value * precision, precision)
-
-    def rows(self, sites: Natural) -> Rows:
-        return rows_of(self.data, Sites(jnp.asarray(sites.value), jnp.asarray(sites.precision), jnp.zeros(())))
+    def begin(self, start: Natural | None) -> BoundAtSites:
+        if start is not None:
+            try:
+                here = self.evaluate(start)
+                if np.isfinite(here.bound):
+                    return here
+            except FloatingPointError as error:
+                logger.debug("the sites given are no start for this search: %s", error)
+        value, precision = initial_sites(self.likelihood, self.seen)
+        return self.evaluate(Natural(value * precision, precision))
 
     def evaluate(self, sites: Natural) -> BoundAtSites:
-        rows = self.rows(sites)
         self.engine_calls += 1
-        log_normaliser, (chain, weights, in_sites) = normaliser_and_gradient(
-            (self.prior.chain, self.prior.weights, rows), self.engine
-        )
-        offset = -np.asarray(in_sites.value) / sites.precision
-        mean = sites.value - offset
-        explained = -2 * np.asarray(in_sites.precision) - offset**2
-        if np.any(offset**2 > MOST_CANCELLATION * explained):
-            mean, explained = self.moments(rows)
-            offset = sites.value - mean
-        variance = explained + self.unexplained
-        terms = row_terms(self.likelihood, self.data.values, self.extra, mean, variance)
-        per_row = np.asarray(terms.value) + sites.precision * (offset**2 + explained) / 2
-        target = natural_target(terms, mean, variance)
+        given = self.field.given(sites)
+        variance = given.explained + self.seen.unexplained
+        terms = row_terms(self.likelihood, self.seen, given.mean, variance)
+        offset = sites.value - given.mean
+        per_row = terms.value + sites.precision * (offset**2 + given.explained) / 2
+        target = natural_target(terms, given.mean, variance)
         return BoundAtSites(
             sites=sites,
-            bound=float(log_normaliser) + float(np.sum(per_row)),
-            rounding=ROUNDING * (abs(float(log_normaliser)) + float(np.sum(np.abs(per_row)))),
-            log_normaliser=float(log_normaliser),
-            mean=mean,
-            explained=explained,
+            bound=given.log_normaliser + float(np.sum(per_row)),
+            rounding=ROUNDING * (abs(given.log_normaliser) + float(np.sum(np.abs(per_row)))),
+            log_normaliser=given.log_normaliser,
+            mean=given.mean,
+            explained=given.explained,
             variance=variance,
             target=target,
-            excess=target.precision + 2 * np.asarray(terms.in_variance),
+            excess=target.precision + 2 * terms.in_variance,
             distance=distance_between(sites, target, variance),
-            chain_gradient=chain,
-            weights_gradient=weights,
+            slopes=given.slopes,
         )
-
-    def moments(self, rows: Rows) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-        """Mean and explained variance at the rows by the smoother itself, where the gradient has too few digits."""
-        self.engine_calls += 1
-        queries = Queries(rows.layout, rows.place, self.prior.weights)
-        moments = self.engine.moments(self.prior.chain, self.prior.weights, rows, queries)
-        return np.asarray(moments.mean).sum(axis=1), np.asarray(moments.total_variance)
 
     def found(self, end: BoundAtSites, converged: bool, bounds: list[float]) -> Found:
         return Found(
-            sites=Sites(
-                jnp.asarray(end.sites.value),
-                jnp.asarray(end.sites.precision),
-                jnp.asarray(end.bound - end.log_normaliser),
-            ),
+            sites=Sites(end.sites.value, end.sites.precision, end.bound - end.log_normaliser),
             bound=end.bound,
             mean=end.mean,
             explained=end.explained,
-            chain_gradient=end.chain_gradient,
-            weights_gradient=end.weights_gradient,
+            slopes=end.slopes,
             converged=converged,
             engine_calls=self.engine_calls,
             bounds=tuple(bounds),
             floored=int(np.sum(end.excess > 0)),
         )
-
-
-def log_normaliser(given: tuple[Chain, Float[Array, "place bottleneck"], Rows], engine: Engine) -> Float[Array, ""]:
-    return engine.log_normaliser(*given)
-
-
-normaliser_and_gradient: Callable[..., Any] = eqx.filter_value_and_grad(log_normaliser)
 
 
 def natural_target(terms: RowTerms, mean: Float[np.ndarray, " row"], variance: Float[np.ndarray, " row"]) -> Natural:

@@ -6,25 +6,22 @@ found, held fixed together with the moments of q: at the optimum their own chang
 """
 
 import functools
-import logging
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray, is_concrete
+from weft.arrays import is_concrete
 from weft.data.observations import Observations
 from weft.engines.base import Engine
-from weft.inference.conjugate_vi import Found, search_sites
+from weft.inference.conjugate_vi import SITE_TOLERANCE, Found, search_sites
 from weft.inference.prior import Prior
+from weft.inference.row_terms import SeenRows, likelihood_slopes
 from weft.inference.sites import extras_of
-from weft.likelihoods import Likelihood, RowExtras
+from weft.likelihoods import Likelihood
 from weft.model import Model
-
-logger = logging.getLogger("weft")
 
 Leaves = tuple[Any, ...]
 
@@ -43,17 +40,9 @@ class SearchMemory:
         self.engine_calls = 0
 
     def search(self, likelihood: Likelihood, data: Observations, prior: Prior, engine: Engine) -> Found:
-        found = None
-        if self.found is not None:
-            try:
-                found = search_sites(
-                    likelihood, data, prior, engine, start=self.found.sites, tolerance=LEARNING_TOLERANCE
-                )
-            except FloatingPointError as error:
-                # Sites of a model too far away; the likelihood's own guess is still to be tried.
-                logger.debug("the sites of the last search are no start for this one: %s", error)
-        if found is None:
-            found = search_sites(likelihood, data, prior, engine)
+        start = None if self.found is None else self.found.sites
+        tolerance = SITE_TOLERANCE if start is None else LEARNING_TOLERANCE
+        found = search_sites(likelihood, data, prior, engine, start=start, tolerance=tolerance)
         self.engine_calls += found.engine_calls
         if found.converged:
             self.found = found
@@ -91,14 +80,9 @@ def _operation(search: _Search, leaves: Leaves) -> Float[Array, ""]:
 def _forward(search: _Search, leaves: Leaves) -> tuple[Float[Array, ""], Leaves]:
     check_concrete(search.data, leaves)
     found, prior, likelihood = search.run(leaves)
-    unexplained, of_likelihood = likelihood_gradient(
-        (jnp.asarray(prior.unexplained), likelihood),
-        search.data.values,
-        extras_of(search.data),
-        found.mean,
-        found.explained,
-    )
-    gradient = Prior(found.chain_gradient, found.weights_gradient, unexplained), of_likelihood
+    seen = SeenRows(search.data.values, extras_of(search.data), np.asarray(prior.unexplained))
+    unexplained, of_likelihood = likelihood_slopes(likelihood, seen, found.mean, found.explained)
+    gradient = Prior(*found.slopes, unexplained), of_likelihood
     # A gradient has None where its model has no floating-point array; a cotangent has a zero of no type there.
     by_leaf = search.tree.flatten_up_to(gradient)
     return jnp.asarray(found.bound), tuple(
@@ -112,19 +96,6 @@ def _backward(search: _Search, gradient: Leaves, cotangent: Float[Array, ""]) ->
 
 
 _operation.defvjp(_forward, _backward)
-
-
-@eqx.filter_jit
-@eqx.filter_grad
-def likelihood_gradient(
-    given: tuple[Float[Array, " row"], Likelihood],
-    values: Float[AnyArray, " row"],
-    extra: RowExtras,
-    mean: Float[AnyArray, " row"],
-    explained: Float[AnyArray, " row"],
-) -> Float[Array, ""]:
-    unexplained, likelihood = given
-    return jnp.sum(likelihood.expected_log_density(values, jnp.asarray(mean), explained + unexplained, extra))
 
 
 def check_concrete(data: Observations, leaves: Leaves) -> None:

@@ -100,7 +100,7 @@ def cost_of(prepared: Prepared, clock: Callable[[], float] = time.perf_counter) 
     exact = start_for(dataclasses.replace(options, components=components), translation, data)
     largest = with_pseudo_points(exact, options.pseudo_points, data, translation.num_space, seed=options.seed)
     shape = shape_of(largest.model, data)
-    if learns_small(options, draft.model, data, translation.num_space):
+    if learns_small(options, data, translation.num_space):
         evaluation, seconds, rows = _of_parts(
             options, draft, data, clock, is_chosen=is_chosen and data.num_rows >= FEWEST_ROWS
         )

@@ -13,7 +13,6 @@ from weft.data.long_form import LongForm, long_form
 from weft.data.offers import Offers, offer_covariates
 from weft.data.tables import Table, as_table, time_columns
 from weft.estimator.columns import roles_among
-from weft.estimator.defaults import likelihood_from
 from weft.estimator.learning import models_rows, options_among
 from weft.estimator.several import targets_among, targets_written, transforms_of
 from weft.estimator.translation import step_for
@@ -237,7 +236,7 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
         columns: dict[str, Any] = {"time": roles.time, "space": roles.space, "target": target, "area": roles.area}
         given = options_among(settings.options)
         if given.time_step == "auto":
-            by_rows = models_rows(given, likelihood_from(given.likelihood))
+            by_rows = models_rows(given)
             columns["step_for"] = functools.partial(step_for, by_rows=by_rows)
         return count_table(table, **columns, time_format=options.get("time_format"), missing=missing)
 

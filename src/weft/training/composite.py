@@ -20,19 +20,29 @@ from weft.engines.base import Engine
 from weft.engines.choose import choose_engine
 from weft.engines.cpu import CpuEngine
 from weft.engines.dense import DenseEngine
+from weft.inference.approximate import require_variational
 from weft.inference.evidence import log_evidence
 from weft.inference.exact_work import ExactWork, exact_work
 from weft.inference.executor import current_executor
-from weft.inference.variational import SearchMemory
+from weft.inference.fields import Natural
+from weft.inference.sites import extras_of
+from weft.inference.variational import LEARNING_TOLERANCE, SearchMemory
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.estimate import shape_of
 from weft.training.maximise import FunctionValue
 from weft.training.padding import pad_blocks
 from weft.training.parameters import ParameterSpace, Path, Prior, log_prior_and_slopes
-from weft.training.pieces import Batch, evidence_of, has_closed_kernels, make_batches, slopes_of
+from weft.training.pieces import (
+    Batch,
+    evidence_of,
+    has_closed_kernels,
+    make_batches,
+    sited_slopes_of,
+    slopes_of,
+)
 
-__all__ = ["CompositeObjective", "block_evidence", "is_learned_plainly"]
+__all__ = ["CompositeObjective", "block_evidence", "block_sites", "is_learned_plainly"]
 
 _MOST_ROWS_IN_PAIRS = 1500
 # Blocks, at least, whose slopes stand for those of all.
@@ -63,11 +73,14 @@ class CompositeObjective:
         self.num_blocks = len(blocks)
         # Ctrl-C would look like a failed trial point on threads and inside compiled code, and waits for the end of an evaluation.
         self.is_compiled = len(blocks) > 1
-        self.evidence: _Together | _OneByOne = (
-            _Together(space, model, blocks, engine)
-            if is_shared(model)
-            else _OneByOne(space, model, blocks, power, engine)
-        )
+        self.evidence: _Together | _TogetherWithSites | _OneByOne
+        if not model.is_exact:
+            self.evidence = _OneByOne(space, model, blocks, power, engine)
+        elif isinstance(model.likelihood, Gaussian):
+            self.evidence = _Together(space, model, blocks, engine)
+        else:
+            require_variational(model, power)
+            self.evidence = _TogetherWithSites(space, model, blocks, engine)
 
     @property
     def num_engine_calls(self) -> int:
@@ -119,6 +132,39 @@ class _Together:
         found = BlockGradients(np.concatenate(values), np.concatenate(slopes) * self.space.steepness(point))
         self.num_engine_calls += len(found.value)
         return found
+
+
+class _TogetherWithSites:
+    """The same with any other likelihood: the search for the sites of a block starts where its last one ended."""
+
+    def __init__(self, space: ParameterSpace, model: Model, blocks: Sequence[Observations], engine: str | Engine):
+        for block in blocks:
+            model.likelihood.check(np.asarray(block.values), extras_of(block), block.row)
+        self.space, self.model = space, model
+        self.engine = engine_for_blocks(model, blocks, engine)
+        self.executor = current_executor()
+        batches = _batches_for(blocks, self.engine)
+        self.whole = batches[0]
+        self.batches = [self.executor.hold(batch) for batch in batches]
+        self.names = _names_of(batches, blocks)
+        self.num_blocks = len(blocks)
+        self.starts: list[list[Natural | None]] = [[None] * batch.num_blocks for batch in batches]
+        self.num_engine_calls = 0
+
+    def scores(self, point: Float[np.ndarray, " free"]) -> BlockGradients:
+        again = self.num_engine_calls > 0
+        placed = self.space.place_numpy(self.model, point)
+        task = functools.partial(_sited_scores_of_batch, self.space, placed, self.engine)
+        if self.num_blocks == 1:
+            found = [task(self.whole, self.starts[0])]
+        else:
+            found = self.executor.map(task, self.batches, self.starts, names=self.names, again=again)
+        self.starts = [list(each.sites) for each in found]
+        self.num_engine_calls += sum(each.num_calls for each in found)
+        return BlockGradients(
+            np.concatenate([each.bounds for each in found]),
+            np.concatenate([each.gradient for each in found]) * self.space.steepness(point),
+        )
 
 
 class _OneByOne:
@@ -174,7 +220,7 @@ def block_evidence(
 ) -> Float[np.ndarray, " block"]:
     """Log evidence of each block by itself; of an exact model with a Gaussian likelihood by one compilation for all of them."""
     require_float64()
-    if not is_shared(model):
+    if not (model.is_exact and isinstance(model.likelihood, Gaussian)):
         return np.array([float(log_evidence(model, block, engine=engine)) for block in blocks])
     chosen = engine_for_blocks(model, blocks, engine)
     batches = _batches_for(blocks, chosen)
@@ -182,9 +228,15 @@ def block_evidence(
     return np.concatenate(current_executor().map(task, batches, names=_names_of(batches, blocks)))
 
 
-def is_shared(model: Model) -> bool:
-    """Whether blocks of this model share a compilation: it is exact, and its noise Gaussian."""
-    return model.is_exact and isinstance(model.likelihood, Gaussian)
+def block_sites(model: Model, blocks: Sequence[Observations]) -> list[Natural]:
+    """The sites that stand for the likelihood of an exact model in each block by itself."""
+    require_float64()
+    chosen = engine_for_blocks(model, blocks, "auto")
+    batches = _batches_for(blocks, chosen)
+    starts: list[list[Natural | None]] = [[None] * batch.num_blocks for batch in batches]
+    task = functools.partial(_sites_of_batch, model, chosen)
+    found = current_executor().map(task, batches, starts, names=_names_of(batches, blocks))
+    return [sites for each in found for sites in each]
 
 
 def is_learned_plainly(model: Model, block: Observations, engine: Engine) -> bool:
@@ -192,7 +244,7 @@ def is_learned_plainly(model: Model, block: Observations, engine: Engine) -> boo
 
     Beyond some rows, what all pairs of them take on the way to a matrix is too much memory.
     """
-    if not is_shared(model) or not has_closed_kernels(model, block.places.shape[1]):
+    if not model.is_exact or not has_closed_kernels(model, block.places.shape[1]):
         return False
     return isinstance(engine, CpuEngine) or (isinstance(engine, DenseEngine) and block.num_rows <= _MOST_ROWS_IN_PAIRS)
 
@@ -216,6 +268,29 @@ def _scores_of_batch(
     """The evidence of `model` and its slopes in the free numbers themselves."""
     values, slopes = slopes_of(model, batch, engine)
     return values, np.concatenate([slopes.at(path) for path in space.paths], axis=1)[:, space.free]
+
+
+def _sites_of_batch(model: Model, engine: Engine, batch: Batch, starts: Sequence[Natural | None]) -> list[Natural]:
+    return sited_slopes_of(model, batch, engine, starts=starts, tolerance=LEARNING_TOLERANCE).sites
+
+
+class _SitedScores(NamedTuple):
+    """Bounds of the blocks of a batch with their slopes, where the next search for their sites starts, and what this one took."""
+
+    bounds: Float[np.ndarray, " block"]
+    gradient: Float[np.ndarray, "block free"]
+    sites: list[Natural]
+    num_calls: int
+
+
+def _sited_scores_of_batch(
+    space: ParameterSpace, model: Model, engine: Engine, batch: Batch, starts: Sequence[Natural | None]
+) -> _SitedScores:
+    bounds, slopes, sites, num_calls = sited_slopes_of(
+        model, batch, engine, starts=starts, tolerance=LEARNING_TOLERANCE
+    )
+    gradient = np.concatenate([slopes.at(path) for path in space.paths], axis=1)[:, space.free]
+    return _SitedScores(bounds, gradient, sites, num_calls)
 
 
 def _own_score(

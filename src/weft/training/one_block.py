@@ -7,6 +7,7 @@ know JAX alone, get a program.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,7 +26,23 @@ from weft.kernels.closed_forms import lower_triangle
 from weft.state_space.chain import Chain, ComponentChain, Rows
 from weft.training.padding import PaddedBlock
 
-__all__ = ["AlongChain", "ChainPieces", "InChain", "InMatrix", "MatrixPieces", "Pieces", "value_and_slopes", "value_of"]
+__all__ = [
+    "AlongChain",
+    "ChainPieces",
+    "FactoredMatrix",
+    "InChain",
+    "InMatrix",
+    "MatrixPieces",
+    "Pieces",
+    "chain_and_weights",
+    "chain_slopes",
+    "covariance_of",
+    "covariance_slopes",
+    "factor_matrix",
+    "matrix_slopes",
+    "value_and_slopes",
+    "value_of",
+]
 
 
 class InChain(NamedTuple):
@@ -54,7 +71,6 @@ class ChainPieces(NamedTuple):
     space: list[InChain]
     time: list[AlongChain]
     variance: list[Float[AnyArray, "*block"]]
-    noise: Float[AnyArray, "*block"]
 
 
 class MatrixPieces(NamedTuple):
@@ -63,30 +79,31 @@ class MatrixPieces(NamedTuple):
     space: list[InMatrix]
     time: list[InMatrix]
     variance: list[Float[AnyArray, "*block"]]
-    noise: Float[AnyArray, "*block"]
 
 
 Pieces = ChainPieces | MatrixPieces
 
 
-def value_of(pieces: Pieces, block: PaddedBlock, engine: Engine) -> float:
-    """The log evidence of one block."""
+def value_of(pieces: Pieces, noise: float, block: PaddedBlock, engine: Engine) -> float:
+    """The log evidence of one block whose noise has this variance."""
     if isinstance(pieces, MatrixPieces):
-        return _by_matrix(pieces, block)[0]
+        return _by_matrix(pieces, noise, block)[0]
     if isinstance(engine, CpuEngine):
-        problem, noise = _problem(pieces, block)
-        return BySweeps(engine.limits).log_normaliser(problem) + noise.log_constant
-    return float(_compiled_value(pieces, block, engine))
+        problem, of_rows = _problem(pieces, noise, block)
+        return BySweeps(engine.limits).log_normaliser(problem) + of_rows.log_constant
+    return float(_compiled_value((pieces, jnp.asarray(noise)), block, engine))
 
 
-def value_and_slopes(pieces: Pieces, block: PaddedBlock, engine: Engine) -> tuple[float, Pieces]:
-    """The same with its slopes."""
+def value_and_slopes(
+    pieces: Pieces, noise: float, block: PaddedBlock, engine: Engine
+) -> tuple[float, Pieces, Float[np.ndarray, ""]]:
+    """The same with its slopes, that in the variance of the noise last."""
     if isinstance(pieces, MatrixPieces):
-        return _by_matrix(pieces, block)
+        return _by_matrix(pieces, noise, block)
     if isinstance(engine, CpuEngine):
-        return _by_sweeps(pieces, block, engine)
-    value, slopes = _compiled_value_and_slopes(pieces, block, engine)
-    return float(value), slopes
+        return _by_sweeps(pieces, noise, block, engine)
+    value, (slopes, of_noise) = _compiled_value_and_slopes((pieces, jnp.asarray(noise)), block, engine)
+    return float(value), slopes, np.asarray(of_noise)
 
 
 class _Noise(NamedTuple):
@@ -99,7 +116,9 @@ class _Noise(NamedTuple):
 
 
 def _noise_of(noise: float, signal: Float[np.ndarray, " row"], block: PaddedBlock) -> _Noise:
-    given = np.full(block.values.shape, noise) if block.noise_variance is None else noise + block.noise_variance
+    given = np.full(block.values.shape, noise)
+    if block.extra.noise_variance is not None:
+        given = given + block.extra.noise_variance
     floor = NOISE_FLOOR * signal
     variance = np.where(block.present, np.maximum(given, floor), 1.0)
     return _Noise(
@@ -114,40 +133,54 @@ def _noise_of(noise: float, signal: Float[np.ndarray, " row"], block: PaddedBloc
 # -------------------------------------------------------------------------------------------------------
 
 
-def _problem(pieces: ChainPieces, block: PaddedBlock) -> tuple[Problem, _Noise]:
+def _problem(pieces: ChainPieces, noise: float, block: PaddedBlock) -> tuple[Problem, _Noise]:
     place, time = np.asarray(block.place_of_row), np.asarray(block.time_of_row)
     signal = np.zeros(len(place))
     for variance, across, along in zip(pieces.variance, pieces.space, pieces.time, strict=True):
         signal += variance * across.variances[place] * along.variances[time]
-    noise = _noise_of(float(pieces.noise), signal, block)
-    rows = Rows(block.layout, place, block.values, noise.precision)
-    return make_problem(*_chain_and_weights(pieces, block), rows), noise
+    of_rows = _noise_of(noise, signal, block)
+    rows = Rows(block.layout, place, block.values, of_rows.precision)
+    return make_problem(*chain_and_weights(pieces, block), rows), of_rows
 
 
-def _by_sweeps(pieces: ChainPieces, block: PaddedBlock, engine: CpuEngine) -> tuple[float, ChainPieces]:
-    problem, noise = _problem(pieces, block)
+def _by_sweeps(
+    pieces: ChainPieces, given: float, block: PaddedBlock, engine: CpuEngine
+) -> tuple[float, ChainPieces, Float[np.ndarray, ""]]:
+    problem, noise = _problem(pieces, given, block)
     total, slope = BySweeps(engine.limits).value_and_gradient(problem)
     of_noise = np.where(block.present, -slope.precision / noise.variance**2 - 0.5 / noise.variance, 0.0)
     # Where the signal sets the floor of the noise, the noise moves with the signal.
     of_signal = NOISE_FLOOR * noise.is_floor * of_noise
+    of_pieces = chain_slopes(pieces, block, slope.components, slope.weights, of_signal)
+    return total + noise.log_constant, of_pieces, np.asarray(np.sum(of_noise * (1 - noise.is_floor)))
+
+
+def chain_slopes(
+    pieces: ChainPieces,
+    block: PaddedBlock,
+    of_chains: Sequence[Any],
+    of_weights: Float[np.ndarray, "place bottleneck"],
+    of_signal: Float[np.ndarray, " row"],
+) -> ChainPieces:
+    """Slopes in the pieces from those in each component's matrices, in the weights, and in the variance of f at each row."""
     place, time = np.asarray(block.place_of_row), np.asarray(block.time_of_row)
     space, times, variances, first = [], [], [], 0
-    for given, across, along, own in zip(pieces.variance, pieces.space, pieces.time, slope.components, strict=True):
+    for given, across, along, own in zip(pieces.variance, pieces.space, pieces.time, of_chains, strict=True):
         variance, last = float(given), first + across.weights.shape[1]
-        of_weights = slope.weights[:, first:last]
+        of_own = of_weights[:, first:last]
         at_places, at_times = across.variances[place], along.variances[time]
-        of_variance = np.sum(of_weights * across.weights) / (2 * np.sqrt(variance)) + of_signal @ (at_places * at_times)
+        of_variance = np.sum(of_own * across.weights) / (2 * np.sqrt(variance)) + of_signal @ (at_places * at_times)
         variances.append(np.asarray(of_variance))
         by_place = np.bincount(place, of_signal * variance * at_times, minlength=len(across.variances))
         by_time = np.bincount(time, of_signal * variance * at_places, minlength=len(along.variances))
-        space.append(InChain(np.sqrt(variance) * of_weights, by_place))
-        times.append(AlongChain(dataclasses.replace(along.chain, **own._asdict()), by_time))
+        space.append(InChain(np.sqrt(variance) * of_own, by_place))
+        matrices = {name: getattr(own, name) for name in ("transition", "process_noise", "initial", "readout")}
+        times.append(AlongChain(dataclasses.replace(along.chain, **matrices), by_time))
         first = last
-    of_given = np.asarray(np.sum(of_noise * (1 - noise.is_floor)))
-    return total + noise.log_constant, ChainPieces(space, times, variances, of_given)
+    return ChainPieces(space, times, variances)
 
 
-def _chain_and_weights(pieces: ChainPieces, block: PaddedBlock) -> tuple[Chain, Any]:
+def chain_and_weights(pieces: ChainPieces, block: PaddedBlock) -> tuple[Chain, Any]:
     """Of NumPy arrays or traced ones."""
     numbers: Any = np if isinstance(pieces.space[0].weights, np.ndarray) else jnp
     parts, weights = [], []
@@ -161,62 +194,98 @@ def _chain_and_weights(pieces: ChainPieces, block: PaddedBlock) -> tuple[Chain, 
 # ---------------------------------------------------------------------------------------------
 
 
-def _by_matrix(pieces: MatrixPieces, block: PaddedBlock) -> tuple[float, MatrixPieces]:
-    """N(values; 0, K + N) with I + R K R factored, R the roots of the precisions: its slope in K + N is (a a' - (K + N)^-1) / 2."""
-    size = len(block.values)
+class FactoredMatrix(NamedTuple):
+    """I + R K R = factor factor' with R = `root`, its inverse below the diagonal, and that times R values."""
+
+    root: Float[np.ndarray, " row"]
+    factor: Float[np.ndarray, "row row"]
+    inverse: Float[np.ndarray, "row row"]
+    solved: Float[np.ndarray, " row"]
+    log_normaliser: float
+
+
+def factor_matrix(
+    covariance: Float[np.ndarray, " pair"], values: Float[np.ndarray, " row"], precision: Float[np.ndarray, " row"]
+) -> FactoredMatrix:
+    """Rows of these precisions with the covariance K of f, as `EachWithEach` has it."""
+    size, root = len(values), np.sqrt(precision)
     row, column = lower_triangle(size)
-    own = np.flatnonzero(row == column)
-    parts = [
-        (float(variance), across.pairs, along.pairs)
-        for variance, across, along in zip(pieces.variance, pieces.space, pieces.time, strict=True)
-    ]
-    covariance = sum((variance * across * along for variance, across, along in parts), np.zeros(len(row)))
-    noise = _noise_of(float(pieces.noise), covariance[own], block)
-    root = np.sqrt(noise.precision)
-    both = root[row] * root[column]
     # LAPACK's matrices go column by column.
     matrix = np.zeros((size, size), order="F")
-    matrix[row, column] = both * covariance
+    matrix[row, column] = root[row] * root[column] * covariance
     matrix[np.arange(size), np.arange(size)] += 1.0
     factor, failed = dpotrf(matrix, lower=1, clean=0, overwrite_a=1)
     if failed:
         raise FloatingPointError(
             "the covariance of a block's rows is not positive definite; look at the parameters of the kernels"
         )
-    residual = root * block.values
+    residual = root * values
     solved, _ = dpotrs(factor, residual, lower=1)
-    value = -float(np.sum(np.log(np.diagonal(factor)))) - float(residual @ solved) / 2 + noise.log_constant
-    inverse, _ = dpotri(factor, lower=1, overwrite_c=1)
-    whole = both * (solved[row] * solved[column] - inverse[row, column])
-    # A pair of two rows is two entries of the matrix.
-    of_noise = whole[own] / 2
-    whole[own] = of_noise * (1 + NOISE_FLOOR * noise.is_floor)
+    inverse, _ = dpotri(factor, lower=1)
+    value = -float(np.sum(np.log(np.diagonal(factor)))) - float(residual @ solved) / 2
+    return FactoredMatrix(root, factor, inverse, solved, value)
+
+
+def covariance_of(pieces: MatrixPieces) -> Float[np.ndarray, " pair"]:
+    parts = zip(pieces.variance, pieces.space, pieces.time, strict=True)
+    return sum((float(variance) * across.pairs * along.pairs for variance, across, along in parts), np.zeros(()))
+
+
+def covariance_slopes(found: FactoredMatrix) -> Float[np.ndarray, " pair"]:
+    """Slopes of the log normaliser in K: (a a' - (K + N)^-1) / 2 with a = (K + N)^-1 values; a pair of two rows is two entries."""
+    row, column = lower_triangle(len(found.root))
+    both = found.root[row] * found.root[column]
+    whole = both * (found.solved[row] * found.solved[column] - found.inverse[row, column])
+    whole[row == column] /= 2
+    return whole
+
+
+def matrix_slopes(pieces: MatrixPieces, whole: Float[np.ndarray, " pair"]) -> MatrixPieces:
+    """Slopes in the pieces from those in the covariance."""
     space, times, variances = [], [], []
-    for variance, across, along in parts:
-        variances.append(np.asarray(np.einsum("p,p,p->", whole, across, along)))
-        space.append(InMatrix(variance * whole * along))
-        times.append(InMatrix(variance * whole * across))
-    of_given = np.asarray(np.sum(of_noise * (1 - noise.is_floor)))
-    return value, MatrixPieces(space, times, variances, of_given)
+    for given, across, along in zip(pieces.variance, pieces.space, pieces.time, strict=True):
+        variance = float(given)
+        variances.append(np.asarray(np.einsum("p,p,p->", whole, across.pairs, along.pairs)))
+        space.append(InMatrix(variance * whole * along.pairs))
+        times.append(InMatrix(variance * whole * across.pairs))
+    return MatrixPieces(space, times, variances)
+
+
+def _by_matrix(
+    pieces: MatrixPieces, given: float, block: PaddedBlock
+) -> tuple[float, MatrixPieces, Float[np.ndarray, ""]]:
+    """N(values; 0, K + N)."""
+    row, column = lower_triangle(len(block.values))
+    own = np.flatnonzero(row == column)
+    covariance = covariance_of(pieces)
+    noise = _noise_of(given, covariance[own], block)
+    found = factor_matrix(covariance, block.values, noise.precision)
+    whole = covariance_slopes(found)
+    of_noise = whole[own].copy()
+    # Where the signal sets the floor of the noise, the noise moves with the signal.
+    whole[own] *= 1 + NOISE_FLOOR * noise.is_floor
+    value = found.log_normaliser + noise.log_constant
+    return value, matrix_slopes(pieces, whole), np.asarray(np.sum(of_noise * (1 - noise.is_floor)))
 
 
 # --- by any other engine
 # -----------------------------------------------------------------------------------------------------
 
 
-def _log_evidence(pieces: ChainPieces, block: PaddedBlock, engine: Engine) -> Float[Array, ""]:
+def _log_evidence(given: tuple[ChainPieces, Float[Array, ""]], block: PaddedBlock, engine: Engine) -> Float[Array, ""]:
+    pieces, noise = given
     place, time = block.place_of_row, block.time_of_row
     signal = sum(
         variance * across.variances[place] * along.variances[time]
         for variance, across, along in zip(pieces.variance, pieces.space, pieces.time, strict=True)
     )
-    own = pieces.noise if block.noise_variance is None else pieces.noise + block.noise_variance
+    own = noise if block.extra.noise_variance is None else noise + block.extra.noise_variance
     noise = jnp.broadcast_to(own, block.values.shape)
     noise = jnp.where(block.present, jnp.maximum(noise, NOISE_FLOOR * signal), 1.0)
     precision = jnp.where(block.present, 1.0 / noise, 0.0)
     constant = -jnp.sum(jnp.where(block.present, jnp.log(2 * jnp.pi * noise), 0.0)) / 2
     sites = Rows(block.layout, place, block.values, precision)
-    return engine.log_normaliser(*_chain_and_weights(pieces, block), sites) + constant
+    return engine.log_normaliser(*chain_and_weights(pieces, block), sites) + constant
 
 
 _compiled_value = eqx.filter_jit(_log_evidence)
@@ -224,6 +293,6 @@ _compiled_value = eqx.filter_jit(_log_evidence)
 
 @eqx.filter_jit
 def _compiled_value_and_slopes(
-    pieces: ChainPieces, block: PaddedBlock, engine: Engine
-) -> tuple[Float[Array, ""], ChainPieces]:
-    return eqx.filter_value_and_grad(_log_evidence)(pieces, block, engine)
+    given: tuple[ChainPieces, Float[Array, ""]], block: PaddedBlock, engine: Engine
+) -> tuple[Float[Array, ""], tuple[ChainPieces, Float[Array, ""]]]:
+    return eqx.filter_value_and_grad(_log_evidence)(given, block, engine)

@@ -9,8 +9,9 @@ from jaxtyping import Bool, Float, Int
 
 from weft.arrays import AnyArray
 from weft.data.layout import Layout
-from weft.data.observations import Observations
+from weft.data.observations import ROW_EXTRAS, Observations
 from weft.inference.prior import TimeGrid, time_grid
+from weft.likelihoods import RowExtras
 
 __all__ = ["PaddedBlock", "pad_blocks"]
 
@@ -24,7 +25,7 @@ class PaddedBlock(eqx.Module):
     time_of_row: Int[AnyArray, " row"]
     place_of_row: Int[AnyArray, " row"]
     values: Float[AnyArray, " row"]
-    noise_variance: Float[AnyArray, " row"] | None
+    extra: RowExtras
     present: Bool[AnyArray, " row"]
 
 
@@ -45,9 +46,9 @@ def pad_blocks(blocks: Sequence[Observations], *, by_row: bool = False) -> tuple
         layout = Layout(np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts.max(axis=0))]))
     grids = [time_grid(block.row_times if by_row else block.times) for block in blocks]
     num_steps = max(len(grid.steps) for grid in grids)
-    with_noise = any(block.noise_variance is not None for block in blocks)
+    brought = [name for name in ROW_EXTRAS if any(getattr(block, name) is not None for block in blocks)]
     return tuple(
-        _pad_block(block, grid, layout, num_steps, _fill_up(block.places, blocks, num_places), with_noise)
+        _pad_block(block, grid, layout, num_steps, _fill_up(block.places, blocks, num_places), brought)
         for block, grid in zip(blocks, grids, strict=True)
     )
 
@@ -58,7 +59,7 @@ def _pad_block(
     layout: Layout,
     num_steps: int,
     places: Float[np.ndarray, "place dim"],
-    with_noise: bool,
+    brought: Sequence[str],
 ) -> PaddedBlock:
     grouping = block.grouping
     more_times = layout.num_times - len(grid.times)
@@ -72,7 +73,10 @@ def _pad_block(
         whole[slot] = np.asarray(numbers)
         return whole
 
-    noise = np.zeros(block.num_rows) if block.noise_variance is None else block.noise_variance
+    def own(name: str) -> np.ndarray:
+        given = getattr(block, name)
+        return np.full(block.num_rows, ROW_EXTRAS[name]) if given is None else given
+
     return PaddedBlock(
         layout=layout,
         grid=TimeGrid(
@@ -85,7 +89,7 @@ def _pad_block(
         time_of_row=np.repeat(np.arange(layout.num_times, dtype=np.int32), layout.counts),
         place_of_row=spread(grouping.place_of_row, 0.0, np.int32),
         values=spread(block.values, 0.0),
-        noise_variance=spread(noise, 1.0) if with_noise else None,
+        extra=RowExtras(**{name: spread(own(name), 1.0) for name in brought}),
         present=spread(np.ones(block.num_rows, dtype=bool), False, bool),
     )
 

@@ -8,6 +8,7 @@ places of their own get one matrix over the rows, made from the kernels themselv
 
 import functools
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,6 +19,7 @@ from jaxtyping import Array, Float
 
 from weft.engines.base import Engine
 from weft.engines.dense import DenseEngine
+from weft.inference.fields import Natural
 from weft.inference.prior import TimeGrid, component_chain, time_variances
 from weft.kernels.base import Kernel
 from weft.kernels.closed_forms import (
@@ -46,8 +48,18 @@ from weft.training.one_block import (
 )
 from weft.training.padding import PaddedBlock
 from weft.training.parameters import Path, follow
+from weft.training.sited_block import bound_and_slopes
 
-__all__ = ["Batch", "Slopes", "evidence_of", "has_closed_kernels", "make_batches", "slopes_of"]
+__all__ = [
+    "Batch",
+    "Slopes",
+    "WithSites",
+    "evidence_of",
+    "has_closed_kernels",
+    "make_batches",
+    "sited_slopes_of",
+    "slopes_of",
+]
 
 # Blocks whose kernels are computed together: enough to make little of the calls, few enough to keep every processor busy.
 _BLOCKS_AT_ONCE = 4
@@ -82,13 +94,13 @@ class Slopes(NamedTuple):
     space: list[Any]
     time: list[Any]
     variance: list[Float[np.ndarray, " block"]]
-    noise: Float[np.ndarray, " block"]
+    likelihood: Any
     num_blocks: int
 
     def at(self, path: Path) -> Float[np.ndarray, "block number"]:
         """In the parameter with this path, laid out as a vector."""
         if path[0] == "likelihood":
-            node: Any = self.noise
+            node: Any = follow(self.likelihood, path[1:])
         else:
             number, rest = (int(path[2]), path[3:]) if path[1] == "components" else (0, path[1:])
             node = follow(getattr(self, str(rest[0]))[number], rest[1:])
@@ -108,27 +120,62 @@ def has_closed_kernels(model: Model, width: int) -> bool:
 
 def evidence_of(model: Model, batch: Batch, engine: Engine) -> Float[np.ndarray, " block"]:
     """Of an exact model with Gaussian noise, block by block."""
-    pieces = _of_kernels(model, batch.blocks, engine).pieces
-    return np.array([value_of(_entry(pieces, number), block, engine) for number, block in enumerate(batch.singly)])
+    assert isinstance(model.likelihood, Gaussian)
+    noise, pieces = float(model.likelihood.variance), _of_kernels(model, batch.blocks, engine).pieces
+    return np.array(
+        [value_of(_entry(pieces, number), noise, block, engine) for number, block in enumerate(batch.singly)]
+    )
 
 
 def slopes_of(model: Model, batch: Batch, engine: Engine) -> tuple[Float[np.ndarray, " block"], Slopes]:
     """The same with its slopes."""
+    assert isinstance(model.likelihood, Gaussian)
+    noise, kernels = float(model.likelihood.variance), _of_kernels(model, batch.blocks, engine)
+    found = [
+        value_and_slopes(_entry(kernels.pieces, number), noise, block, engine)
+        for number, block in enumerate(batch.singly)
+    ]
+    slopes = _put_together(kernels, batch, [(own, {"variance": of_noise}) for _, own, of_noise in found])
+    return np.array([value for value, _, _ in found]), slopes
+
+
+class WithSites(NamedTuple):
+    """Bounds of the blocks of a batch, their slopes, the sites of each, and how often fields were asked for them."""
+
+    bounds: Float[np.ndarray, " block"]
+    slopes: Slopes
+    sites: list[Natural]
+    num_calls: int
+
+
+def sited_slopes_of(
+    model: Model, batch: Batch, engine: Engine, *, starts: Sequence[Natural | None], tolerance: float
+) -> WithSites:
+    """The variational bound of an exact model with any likelihood, block by block, with its slopes."""
     kernels = _of_kernels(model, batch.blocks, engine)
     found = [
-        value_and_slopes(_entry(kernels.pieces, number), block, engine) for number, block in enumerate(batch.singly)
+        bound_and_slopes(
+            _entry(kernels.pieces, number), model.likelihood, block, engine, start=start, tolerance=tolerance
+        )
+        for number, (block, start) in enumerate(zip(batch.singly, starts, strict=True))
     ]
+    slopes = _put_together(kernels, batch, [(each.slopes, each.of_likelihood) for each in found])
+    bounds = np.array([each.bound for each in found])
+    return WithSites(bounds, slopes, [each.sites for each in found], sum(each.num_calls for each in found))
+
+
+def _put_together(kernels: "_OfKernels", batch: Batch, found: list[tuple[Pieces, Any]]) -> Slopes:
+    """Slopes in the model's parameters from those in the pieces of each block and in its likelihood."""
     # A block that is there to fill the batch has the slopes of the last.
-    found += found[-1:] * (len(batch.blocks.values) - batch.num_blocks)
-    slopes: Pieces = jax.tree.map(lambda *each: np.stack(each), *(slope for _, slope in found))
-    whole = Slopes(
+    whole = found + found[-1:] * (len(batch.blocks.values) - batch.num_blocks)
+    slopes, of_likelihood = jax.tree.map(lambda *each: np.stack(each), *whole)
+    return Slopes(
         [of.pull_back(slope) for of, slope in zip(kernels.space, slopes.space, strict=True)],
         [of.pull_back(slope) for of, slope in zip(kernels.time, slopes.time, strict=True)],
         slopes.variance,
-        slopes.noise,
+        SimpleNamespace(**of_likelihood) if isinstance(of_likelihood, dict) else of_likelihood,
         batch.num_blocks,
     )
-    return np.array([value for value, _ in found[: batch.num_blocks]]), whole
 
 
 class _OfKernel(NamedTuple):
@@ -145,7 +192,6 @@ class _OfKernels(NamedTuple):
 
 
 def _of_kernels(model: Model, blocks: PaddedBlock, engine: Engine) -> _OfKernels:
-    assert isinstance(model.likelihood, Gaussian)
     components = model.components
     if isinstance(engine, DenseEngine):
         row_places = np.take_along_axis(blocks.places, np.asarray(blocks.place_of_row)[:, :, None], axis=1)
@@ -162,7 +208,6 @@ def _of_kernels(model: Model, blocks: PaddedBlock, engine: Engine) -> _OfKernels
         [of.piece for of in space],
         [of.piece for of in time],
         [np.full(count, component.variance) for component in components],
-        np.full(count, model.likelihood.variance),
     )
     return _OfKernels(space, time, pieces)
 

@@ -16,7 +16,7 @@ from weft.training.left_out import leave_places_out, leave_rows_out
 from weft.training.maximise import maximise
 from weft.training.parameters import Prior, make_space, prior_terms
 
-__all__ = ["Candidate", "Checks", "Draft", "Selection", "Trial", "select"]
+__all__ = ["Candidate", "Checks", "Draft", "Selection", "Trial", "learned_from", "select"]
 
 # Nats of evidence that a parameter more has to bring.
 _NATS_PER_PARAMETER = 2.0
@@ -33,7 +33,7 @@ _GRADIENT_PER_ROW = 5e-4
 @final
 @dataclasses.dataclass(frozen=True)
 class Draft:
-    """A model with a Gaussian likelihood, the names of its components, and of parameters: which stay and what is known of them."""
+    """A model (among candidates one with Gaussian noise), names of its components, and of parameters: which stay, what is known of them."""
 
     model: Model
     names: tuple[str, ...]
@@ -120,6 +120,19 @@ class _Learned:
 
 
 def _learn(draft: Draft, blocks: Sequence[Observations], checks: Checks, iterations: int) -> _Learned:
+    learned, objective, num_parameters = _climbed(draft, blocks, iterations)
+    rows, places = leave_rows_out(learned.model, checks.rows), leave_places_out(learned.model, checks.places)
+    num_rows = sum(block.num_rows for block in blocks)
+    return _Learned(learned, objective, num_rows, num_parameters, rows.mean_crps, places.mean_crps)
+
+
+def learned_from(draft: Draft, blocks: Sequence[Observations]) -> Draft:
+    """The draft with the parameters that blocks teach it, whatever its likelihood, as finely as candidates are told apart."""
+    return _climbed(draft, blocks, _ITERATIONS)[0]
+
+
+def _climbed(draft: Draft, blocks: Sequence[Observations], iterations: int) -> tuple[Draft, float, int]:
+    """The draft with its parameters learned, the objective there, and how many parameters they are."""
     space = make_space(draft.model, frozen=draft.frozen)
     terms = prior_terms(draft.priors, space, draft.model) if draft.priors else ()
     num_rows = sum(block.num_rows for block in blocks)
@@ -132,15 +145,7 @@ def _learn(draft: Draft, blocks: Sequence[Observations], checks: Checks, iterati
         scale=float(num_rows),
     ).best
     model = space.place_numpy(draft.model, top.point)
-    rows, places = leave_rows_out(model, checks.rows), leave_places_out(model, checks.places)
-    return _Learned(
-        dataclasses.replace(draft, model=model),
-        top.evaluation.value,
-        num_rows,
-        space.size,
-        rows.mean_crps,
-        places.mean_crps,
-    )
+    return dataclasses.replace(draft, model=model), top.evaluation.value, space.size
 
 
 def _judge(name: str, before: _Learned, after: _Learned) -> Trial:
