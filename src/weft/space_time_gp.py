@@ -122,8 +122,8 @@ class SpaceTimeGP(Options):
     `pseudo_points`: "auto" (every place up to 150 distinct ones, which is exact; else up to 100 a component, placed
     greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix or
     `weft.FourierFeatures` in the scaled coordinates. `learning_rows`: "auto" learns parameters from small parts of the table,
-    each modelled exactly, where all of it would take long (with covariates, or a likelihood that is not Gaussian, from stretches
-    of the series); a number from about so many rows, None from all; predictions always use all rows.
+    each modelled exactly, where all of it would take long (with covariates from stretches of the series); a number from about so
+    many rows, None from all; predictions always use all rows.
     `regions`: "auto" lets regions of a wide table answer, each exactly and blended without seams, where the
     pseudo-points of one model would leave too much unexplained beside the noise (`regions_` lists them); a number asks
     for so many, None for one model. `place_offsets` gives each place a level of its own where there are fewer

@@ -18,7 +18,7 @@ from scipy.spatial import cKDTree
 
 from weft.data.observations import Observations, places_repeat, take_rows
 from weft.data.scaling import Marks
-from weft.estimator.defaults import VarianceSplit, median_step
+from weft.estimator.defaults import VarianceSplit, field_scale, median_step
 from weft.estimator.seasonality import frozen_names, seasonal_component
 from weft.inference.cuts import cut
 from weft.kernels import (
@@ -41,7 +41,7 @@ from weft.training.blocks import Kind, choose_blocks, through_the_series
 from weft.training.parameters import Prior
 from weft.training.priors import NormalPrior, WithinReach
 from weft.training.selection import Candidate, Checks, Draft, Selection, learned_from, select
-from weft.training.stand_ins import model_of_stand_ins, stand_ins
+from weft.training.stand_ins import stand_ins
 
 __all__ = [
     "AUTO",
@@ -221,7 +221,8 @@ def choose_components(
     if data.num_rows < FEWEST_ROWS:
         return Selection(start, ())
     step = median_step(data.times)
-    asked = {name: period for name, period in periods.items() if _asks_for(data, period)}
+    rough = field_scale(start.model.likelihood, data)
+    asked = {name: period for name, period in periods.items() if _asks_for(data, rough, period)}
     lags = [period / step for period in asked.values()]
     learning = [block.data for block in choose_blocks(start.model, data, work=TRIAL_WORK, seed=seed, periods=lags)]
     checks = _to_check(start.model, data, seed + 1)
@@ -229,8 +230,11 @@ def choose_components(
     if not isinstance(likelihood, Gaussian):
         start = learned_from(start, learning)
         likelihood = start.model.likelihood
-        learning, checks = stand_ins(start.model, learning), Checks(*(stand_ins(start.model, each) for each in checks))
-        start = dataclasses.replace(start, model=model_of_stand_ins(start.model))
+        found_stand_ins = stand_ins(start.model, (learning, *checks))
+        if found_stand_ins is None:
+            return Selection(start, ())
+        model, (learning, *checked) = found_stand_ins
+        start, checks = dataclasses.replace(start, model=model), Checks(*checked)
     found = select(start, _candidates(start, data, num_space, scales, asked), learning, checks)
     if isinstance(likelihood, Gaussian):
         return found
@@ -385,14 +389,12 @@ def _total_variance(model: Model) -> float:
     return sum(float(part.variance) for part in model.kernel.components) + (0.0 if noise is None else float(noise))
 
 
-def _asks_for(data: Observations, period: float) -> bool:
-    """Whether there are two periods, and what places have in common is more alike a period later than half of one."""
+def _asks_for(data: Observations, f: Float[np.ndarray, " row"], period: float) -> bool:
+    """Whether there are two periods, and what places have in common of a rough `f` is more alike a period later than half of one."""
     if np.ptp(data.times) < 2 * period:
         return False
     counts = np.asarray(data.grouping.layout.counts)
-    mean = np.bincount(np.asarray(data.grouping.time_of_row), np.asarray(data.values), len(counts)) / np.maximum(
-        counts, 1
-    )
+    mean = np.bincount(np.asarray(data.grouping.time_of_row), f, len(counts)) / np.maximum(counts, 1)
     mean = np.where(counts > 0, mean - np.average(mean, weights=counts), np.nan)
 
     def correlation(lag: float) -> float:

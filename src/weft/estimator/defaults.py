@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from weft import likelihoods
 from weft.data.observations import ROW_EXTRAS, Observations
-from weft.likelihoods import Gaussian, Likelihood, RowExtras, Support
+from weft.likelihoods import Gaussian, Likelihood, RowExtras, StudentT, Support
 
 __all__ = ["VarianceSplit", "likelihood_from", "variance_shares"]
 
@@ -82,9 +82,14 @@ def variance_shares(data: Observations, f: Float[np.ndarray, " row"], num_space:
 
 
 def start_likelihood(likelihood: Likelihood, setting: Any, shares: VarianceSplit) -> Likelihood:
-    """The likelihood to start from: a Gaussian asked for by name takes its variance from the data."""
-    if isinstance(likelihood, Gaussian) and isinstance(setting, str):
+    """The likelihood to start from: asked for by name, noise of a standardised target takes its size from the data."""
+    if not isinstance(setting, str):
+        return likelihood
+    if isinstance(likelihood, Gaussian):
         return Gaussian(shares.noise)
+    if isinstance(likelihood, StudentT):
+        df = float(likelihood.df)
+        return StudentT(np.sqrt(shares.noise * (df - 2) / df), df)
     return likelihood
 
 

@@ -62,7 +62,7 @@ logger = logging.getLogger("weft")
 # A climb ends when no entry of the gradient exceeds this many nats a row: what is left to gain no score would show.
 _GRADIENT_PER_ROW = 2e-4
 _TOLERANCE = 1e-7
-# Blocks are a sample: another would move their optimum by more than a step that gains so many nats.
+# Blocks are a sample: another would move their optimum by more than a step that gains so many nats, and sites are found no more finely.
 _NATS_OF_BLOCKS = 0.2
 # Of a second climb, which starts near its end.
 _ITERATIONS_AGAIN = 8
@@ -295,12 +295,13 @@ def learn_from_parts(
             f"{num_rows:,}",
         )
     num_learned = sum(block.num_rows for block in blocks)
+    is_rough = len(blocks) > 1 or not isinstance(start.model.likelihood, Gaussian)
     return fit(
         start.model,
         blocks if len(blocks) > 1 else blocks[0],
         frozen=start.frozen,
         priors=start.priors,
-        **_options_for(options, *blocks) | ({} if len(blocks) == 1 else {"tolerance": _NATS_OF_BLOCKS / num_learned}),
+        **_options_for(options, *blocks) | ({"tolerance": _NATS_OF_BLOCKS / num_learned} if is_rough else {}),
         **fit_options,
     )
 

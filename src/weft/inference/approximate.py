@@ -9,12 +9,15 @@ from weft.inference.sites import Sites, gaussian_sites
 from weft.likelihoods import Gaussian
 from weft.model import Model
 
+# Nats a row that another step towards better sites has to bring where rows with heavy tails come to rest slowly.
+_ENOUGH = 1e-7
+
 
 def find_sites(model: Model, data: Observations, prior: Prior, *, power: float, engine: Engine) -> Sites:
     if isinstance(model.likelihood, Gaussian):
         return gaussian_sites(model, data, prior.unexplained, power=power)
     require_variational(model, power)
-    return search_sites(model.likelihood, data, prior, engine).sites
+    return search_sites(model.likelihood, data, prior, engine, enough=_ENOUGH).sites
 
 
 def require_variational(model: Model, power: float, correction: bool = True) -> None:

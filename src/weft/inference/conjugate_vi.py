@@ -99,13 +99,15 @@ def search_sites(
     *,
     start: Sites | None = None,
     tolerance: float = SITE_TOLERANCE,
+    enough: float = 0.0,
 ) -> Found:
     """The best sites of the rows of `data`; slopes are those in the chain and in the weights of `prior`."""
     likelihood.check(np.asarray(data.values), extras_of(data), data.row)
     nothing = np.zeros(data.num_rows)
     field = field_of(prior, rows_of(data, Sites(nothing, nothing, 0.0)), engine)
     seen = SeenRows(data.values, extras_of(data), np.asarray(prior.unexplained))
-    return best_sites(likelihood, seen, field, start=None if start is None else as_natural(start), tolerance=tolerance)
+    natural = None if start is None else as_natural(start)
+    return best_sites(likelihood, seen, field, start=natural, tolerance=tolerance, enough=enough)
 
 
 def best_sites(
@@ -115,12 +117,14 @@ def best_sites(
     *,
     start: Natural | None = None,
     tolerance: float = SITE_TOLERANCE,
-    max_engine_calls: int = MAX_ENGINE_CALLS,
+    enough: float = 0.0,
 ) -> Found:
     """The sites at which the bound is largest to within `tolerance`, from `start` or, where that does not do, the likelihood's own guess.
 
     The bound never falls by more than rounding (but see `gain` for rows with raised precisions): an extrapolation that
     would lower it is dropped for a plain step, a plain step that would is halved, and grows again once steps succeed.
+    Where some rows have raised precisions, the search also ends once a step gains no more than `enough` nats a row: such rows move
+    ever more slowly, long after the bound stands still.
     """
     problem = _Problem(likelihood, seen, field)
     here = problem.begin(start)
@@ -131,8 +135,10 @@ def best_sites(
         )
     bounds = [here.bound]
     path: list[BoundAtSites] = []
-    step, num_idle, nearest = 1.0, 0, here.distance
-    while here.distance > tolerance and num_idle < MOST_IDLE and problem.engine_calls < max_engine_calls:
+    step, num_idle, is_enough, nearest = 1.0, 0, False, here.distance
+    while (
+        here.distance > tolerance and not is_enough and num_idle < MOST_IDLE and problem.engine_calls < MAX_ENGINE_CALLS
+    ):
         # From afar the last steps say nothing about the next.
         path = [*(seen for seen in path if seen is not here), here][-MOST_REMEMBERED:] if here.distance < NEAR else []
         leap = extrapolate(path)
@@ -144,6 +150,7 @@ def best_sites(
             gained = -np.inf
         if gained >= -here.rounding:
             is_idle = gained <= here.rounding and there.distance > 0.9 * nearest
+            is_enough = abs(gained) <= enough * len(here.mean) and bool(np.any(there.excess > 0))
             here = there
             bounds.append(here.bound)
             step = min(1.0, 2 * step)
@@ -155,7 +162,8 @@ def best_sites(
             step /= 2
         num_idle = num_idle + 1 if is_idle else 0
         nearest = min(nearest, here.distance)
-    converged = here.distance <= tolerance or (num_idle == MOST_IDLE and here.distance <= IDLE_TOLERANCE)
+    is_still = num_idle == MOST_IDLE and here.distance <= IDLE_TOLERANCE
+    converged = here.distance <= tolerance or is_still or is_enough
     if not converged:
         logger.warning(
             "the search for sites ended after %d engine calls with a bound of %.8g, and sites would still move by %.2g "

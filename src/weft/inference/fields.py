@@ -17,8 +17,8 @@ from jaxtyping import Array, Float, Int
 from weft.arrays import AnyArray
 from weft.engines.base import Engine
 from weft.engines.cpu import CpuEngine
-from weft.engines.cpu.problem import Problem, as_floats, check_numbers, make_problem
-from weft.engines.cpu.series import BySweeps
+from weft.engines.cpu.problem import Problem, as_floats, check_numbers, make_asked, make_problem
+from weft.engines.cpu.series import gradient_of, there_and_back
 from weft.inference.prior import Prior
 from weft.state_space.chain import Chain, Queries, Rows
 
@@ -26,6 +26,8 @@ __all__ = ["ChainSlopes", "Field", "GivenSites", "Natural", "field_of"]
 
 # What is left of E (value - f)^2 when (value - m)^2 is taken off is the variance. Beyond this ratio of the two, too few digits are.
 MOST_CANCELLATION = 1e5
+# Rows of a smaller precision, by the field's own, are those at which it happens.
+LEAST_SAID = 1e-4
 
 
 class Natural(NamedTuple):
@@ -77,20 +79,31 @@ class _Swept(Field):
     def __init__(self, prior: Prior, rows: Rows, engine: CpuEngine, seen: Int[np.ndarray, " seen"] | None):
         self.prior, self.rows, self.engine, self.seen = prior, rows, engine, seen
         self.problem: Problem = make_problem(prior.chain, prior.weights, rows)
+        self.queries = Queries(rows.layout, rows.place, np.asarray(prior.weights))
+        self.largest = float(np.max(self.problem.prior_variances(), initial=0.0))
 
     def given(self, sites: Natural) -> GivenSites:
         rows = _with_sites(self.rows, self.seen, sites)
         observed = self.problem.observed._replace(value=as_floats(rows.value), precision=as_floats(rows.precision))
         problem = dataclasses.replace(self.problem, observed=observed)
         check_numbers(problem.components, problem.step_number, problem.layout, observed)
-        total, slope = BySweeps(self.engine.limits).value_and_gradient(problem)
+        # The smoother's own moments come from the same pass, where rows that say next to nothing will ask for them.
+        is_asked = np.min(sites.precision, initial=np.inf) * self.largest < LEAST_SAID
+        asked = make_asked(problem, self.queries if is_asked else None)
+        limits = self.engine.limits
+        ends, meeting, total = there_and_back(problem, limits, self.queries.layout if is_asked else None, asked)
+        slope = gradient_of(problem, ends, meeting)
         parts = tuple(
             dataclasses.replace(part, **own._asdict())
             for part, own in zip(self.prior.chain.components, slope.components, strict=True)
         )
         # As JAX has it: nothing where there is nothing to differentiate.
         chain = eqx.filter(Chain(parts, self.prior.chain.step_number), eqx.is_inexact_array)
-        moments = _moments(self, rows, sites, slope.value, slope.precision)
+        if is_asked:
+            mean = asked.mean.reshape(-1, len(problem.components)).sum(axis=1)
+            moments = _of_seen(self.seen, mean, asked.total_variance)
+        else:
+            moments = _moments(self, rows, sites, slope.value, slope.precision)
         return GivenSites(total, *moments, ChainSlopes(chain, slope.weights))
 
 
@@ -129,7 +142,14 @@ def _moments(
         return sites.value - offset, explained
     weights = field.prior.weights
     asked = field.engine.moments(field.prior.chain, weights, rows, Queries(rows.layout, rows.place, weights))
-    return np.asarray(asked.mean).sum(axis=1)[seen], np.asarray(asked.total_variance)[seen]
+    return _of_seen(field.seen, np.asarray(asked.mean).sum(axis=1), np.asarray(asked.total_variance))
+
+
+def _of_seen(
+    seen: Int[np.ndarray, " seen"] | None, *by_row: Float[np.ndarray, " row"]
+) -> tuple[Float[np.ndarray, " seen"], Float[np.ndarray, " seen"]]:
+    mean, variance = by_row if seen is None else (each[seen] for each in by_row)
+    return mean, variance
 
 
 def _log_normaliser(given: tuple[Chain, Float[Array, "place bottleneck"], Rows], engine: Engine) -> Float[Array, ""]:

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from weft.arrays import AnyArray
 from weft.inference.prior import next_power_of_two
@@ -99,7 +99,7 @@ def _likelihood_slopes(
     seen: SeenRows,
     mean: Float[AnyArray, " row"],
     explained: Float[AnyArray, " row"],
-    counts: Float[AnyArray, " row"],
+    counts: Bool[AnyArray, " row"],
 ) -> Float[Array, ""]:
     unexplained, likelihood = given
     terms = likelihood.expected_log_density(seen.values, jnp.asarray(mean), explained + unexplained, seen.extra)

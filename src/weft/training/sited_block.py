@@ -37,6 +37,8 @@ __all__ = ["SitedBlock", "bound_and_slopes"]
 
 # Of what a row would say by itself: below it, the inverse has too few digits of what the row changes.
 _LEAST_SAID = 1e-6
+# Nats a row, by the tolerance, that another step towards better sites has to bring where they are found slowly.
+_ENOUGH = 0.1
 
 
 class SitedBlock(NamedTuple):
@@ -70,7 +72,7 @@ def bound_and_slopes(
         nothing = np.zeros(len(block.values))
         rows = Rows(block.layout, np.asarray(block.place_of_row), nothing, nothing)
         field = field_of(Prior(chain, weights, nothing), rows, engine, present)
-    found = best_sites(likelihood, seen, field, start=start, tolerance=tolerance)
+    found = best_sites(likelihood, seen, field, start=start, tolerance=tolerance, enough=_ENOUGH * tolerance)
     _, of_likelihood = likelihood_slopes(likelihood, seen, found.mean, found.explained)
     slopes: Pieces
     if isinstance(pieces, MatrixPieces):
@@ -97,7 +99,7 @@ class _InMatrix(Field):
         own = np.diagonal(found.inverse)[self.present]
         explained = (1 - own) / sites.precision
         for number in np.flatnonzero(1 - own < _LEAST_SAID):
-            explained[number] = self._variance_of(self.present[number], found)
+            explained[number] = self._variance_of(int(self.present[number]), found)
         mean = sites.value - found.solved[self.present] / found.root[self.present]
         return GivenSites(found.log_normaliser, mean, explained, found)
 
