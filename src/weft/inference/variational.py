@@ -17,6 +17,7 @@ from weft.arrays import is_concrete
 from weft.data.observations import Observations
 from weft.engines.base import Engine
 from weft.inference.conjugate_vi import SITE_TOLERANCE, Found, search_sites
+from weft.inference.fields import ChainSlopes
 from weft.inference.prior import Prior
 from weft.inference.row_terms import SeenRows, likelihood_slopes
 from weft.inference.sites import extras_of
@@ -82,7 +83,8 @@ def _forward(search: _Search, leaves: Leaves) -> tuple[Float[Array, ""], Leaves]
     found, prior, likelihood = search.run(leaves)
     seen = SeenRows(search.data.values, extras_of(search.data), np.asarray(prior.unexplained))
     unexplained, of_likelihood = likelihood_slopes(likelihood, seen, found.mean, found.explained)
-    gradient = Prior(*found.slopes, unexplained), of_likelihood
+    of_field: ChainSlopes = found.slopes
+    gradient = Prior(of_field.chain, of_field.weights, unexplained), of_likelihood
     # A gradient has None where its model has no floating-point array; a cotangent has a zero of no type there.
     by_leaf = search.tree.flatten_up_to(gradient)
     return jnp.asarray(found.bound), tuple(
