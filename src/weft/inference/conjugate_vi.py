@@ -26,7 +26,7 @@ from weft.data.observations import Observations
 from weft.engines.base import Engine
 from weft.inference.fields import Field, Natural, field_of
 from weft.inference.prior import Prior
-from weft.inference.row_terms import RowTerms, SeenRows, initial_sites, row_terms
+from weft.inference.row_terms import RowTerms, ValuedRows, initial_sites, row_terms
 from weft.inference.sites import Sites, extras_of, rows_of
 from weft.likelihoods import Likelihood
 
@@ -105,14 +105,14 @@ def search_sites(
     likelihood.check(np.asarray(data.values), extras_of(data), data.row)
     nothing = np.zeros(data.num_rows)
     field = field_of(prior, rows_of(data, Sites(nothing, nothing, 0.0)), engine)
-    seen = SeenRows(data.values, extras_of(data), np.asarray(prior.unexplained))
+    seen = ValuedRows(data.values, extras_of(data), np.asarray(prior.unexplained))
     natural = None if start is None else as_natural(start)
     return best_sites(likelihood, seen, field, start=natural, tolerance=tolerance, enough=enough)
 
 
 def best_sites(
     likelihood: Likelihood,
-    seen: SeenRows,
+    seen: ValuedRows,
     field: Field,
     *,
     start: Natural | None = None,
@@ -211,7 +211,7 @@ def as_natural(sites: Sites) -> Natural:
 class _Problem:
     """One search while it runs: what stays the same, and how often the field was asked."""
 
-    def __init__(self, likelihood: Likelihood, seen: SeenRows, field: Field):
+    def __init__(self, likelihood: Likelihood, seen: ValuedRows, field: Field):
         self.likelihood, self.seen, self.field = likelihood, seen, field
         self.engine_calls = 0
 

@@ -14,13 +14,13 @@ from weft.arrays import AnyArray
 from weft.inference.prior import next_power_of_two
 from weft.likelihoods import Likelihood, RowExtras
 
-__all__ = ["RowTerms", "SeenRows", "initial_sites", "likelihood_slopes", "row_terms"]
+__all__ = ["RowTerms", "ValuedRows", "initial_sites", "likelihood_slopes", "row_terms"]
 
 # Sizes that rows are filled up to begin here: below it, a compilation takes longer than all that is computed.
 _FEWEST = 256
 
 
-class SeenRows(NamedTuple):
+class ValuedRows(NamedTuple):
     """Values of rows and what came with them, and the variance of f there that no field explains."""
 
     values: Float[AnyArray, " row"]
@@ -37,13 +37,13 @@ class RowTerms(NamedTuple):
 
 
 def row_terms(
-    likelihood: Likelihood, seen: SeenRows, mean: Float[np.ndarray, " row"], variance: Float[np.ndarray, " row"]
+    likelihood: Likelihood, seen: ValuedRows, mean: Float[np.ndarray, " row"], variance: Float[np.ndarray, " row"]
 ) -> RowTerms:
     return RowTerms(*_by_row(_row_terms, likelihood, seen, mean, variance))
 
 
 def initial_sites(
-    likelihood: Likelihood, seen: SeenRows
+    likelihood: Likelihood, seen: ValuedRows
 ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
     """Value and precision of sites to start from."""
     value, precision = _by_row(_initial, likelihood, seen)
@@ -51,7 +51,7 @@ def initial_sites(
 
 
 def likelihood_slopes(
-    likelihood: Likelihood, seen: SeenRows, mean: Float[np.ndarray, " row"], explained: Float[np.ndarray, " row"]
+    likelihood: Likelihood, seen: ValuedRows, mean: Float[np.ndarray, " row"], explained: Float[np.ndarray, " row"]
 ) -> tuple[Float[np.ndarray, " row"], Likelihood]:
     """Slopes of the sum of E log p(y | f) in each row's unexplained variance, and in the likelihood's own parameters."""
     count = len(mean)
@@ -62,7 +62,7 @@ def likelihood_slopes(
 
 
 def _by_row(
-    function: Callable[..., Any], likelihood: Likelihood, seen: SeenRows, *by_row: np.ndarray
+    function: Callable[..., Any], likelihood: Likelihood, seen: ValuedRows, *by_row: np.ndarray
 ) -> list[np.ndarray]:
     count = np.shape(seen.values)[0]
     return [np.asarray(each)[:count] for each in function(likelihood, *_padded((seen, *by_row), count))]
@@ -76,7 +76,7 @@ def _padded(by_row: Any, count: int) -> Any:
 
 @eqx.filter_jit
 def _row_terms(
-    likelihood: Likelihood, seen: SeenRows, mean: Float[AnyArray, " row"], variance: Float[AnyArray, " row"]
+    likelihood: Likelihood, seen: ValuedRows, mean: Float[AnyArray, " row"], variance: Float[AnyArray, " row"]
 ) -> RowTerms:
     def total(moments: tuple[Array, Array]) -> tuple[Array, Array]:
         terms = jnp.asarray(likelihood.expected_log_density(seen.values, *moments, seen.extra))
@@ -87,7 +87,7 @@ def _row_terms(
 
 
 @eqx.filter_jit
-def _initial(likelihood: Likelihood, seen: SeenRows) -> tuple[Float[Array, " row"], Float[Array, " row"]]:
+def _initial(likelihood: Likelihood, seen: ValuedRows) -> tuple[Float[Array, " row"], Float[Array, " row"]]:
     value, precision = likelihood.initial(jnp.asarray(seen.values), seen.extra)
     return jnp.asarray(value), jnp.asarray(precision)
 
@@ -96,7 +96,7 @@ def _initial(likelihood: Likelihood, seen: SeenRows) -> tuple[Float[Array, " row
 @eqx.filter_grad
 def _likelihood_slopes(
     given: tuple[Float[Array, " row"], Likelihood],
-    seen: SeenRows,
+    seen: ValuedRows,
     mean: Float[AnyArray, " row"],
     explained: Float[AnyArray, " row"],
     counts: Bool[AnyArray, " row"],

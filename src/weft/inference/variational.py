@@ -19,7 +19,7 @@ from weft.engines.base import Engine
 from weft.inference.conjugate_vi import SITE_TOLERANCE, Found, search_sites
 from weft.inference.fields import ChainSlopes
 from weft.inference.prior import Prior
-from weft.inference.row_terms import SeenRows, likelihood_slopes
+from weft.inference.row_terms import ValuedRows, likelihood_slopes
 from weft.inference.sites import extras_of
 from weft.likelihoods import Likelihood
 from weft.model import Model
@@ -81,7 +81,7 @@ def _operation(search: _Search, leaves: Leaves) -> Float[Array, ""]:
 def _forward(search: _Search, leaves: Leaves) -> tuple[Float[Array, ""], Leaves]:
     check_concrete(search.data, leaves)
     found, prior, likelihood = search.run(leaves)
-    seen = SeenRows(search.data.values, extras_of(search.data), np.asarray(prior.unexplained))
+    seen = ValuedRows(search.data.values, extras_of(search.data), np.asarray(prior.unexplained))
     unexplained, of_likelihood = likelihood_slopes(likelihood, seen, found.mean, found.explained)
     of_field: ChainSlopes = found.slopes
     gradient = Prior(of_field.chain, of_field.weights, unexplained), of_likelihood

@@ -16,7 +16,7 @@ from weft.engines.base import Engine
 from weft.inference.conjugate_vi import best_sites
 from weft.inference.fields import ChainSlopes, Field, GivenSites, Natural, field_of
 from weft.inference.prior import Prior
-from weft.inference.row_terms import SeenRows, likelihood_slopes
+from weft.inference.row_terms import ValuedRows, likelihood_slopes
 from weft.kernels.closed_forms import lower_triangle
 from weft.likelihoods import Likelihood
 from weft.state_space.chain import Rows
@@ -63,7 +63,7 @@ def bound_and_slopes(
     """With sites found to within `tolerance` from `start`, or from the likelihood's own guess."""
     present = np.flatnonzero(block.present)
     extra = jax.tree.map(lambda array: np.asarray(array)[present], block.extra)
-    seen = SeenRows(np.asarray(block.values)[present], extra, np.zeros(len(present)))
+    seen = ValuedRows(np.asarray(block.values)[present], extra, np.zeros(len(present)))
     field: Field
     if isinstance(pieces, MatrixPieces):
         field = _InMatrix(covariance_of(pieces), len(block.values), present)
