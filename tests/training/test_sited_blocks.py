@@ -142,6 +142,8 @@ def test_the_next_search_starts_where_the_last_ended():
     # One look at each block tells that nothing is left to do.
     assert objective.num_engine_calls - cold == len(rows)
     assert_allclose(again.value, first.value, rtol=1e-9)
+    # So few blocks stand for themselves.
+    assert_allclose(objective.slope_by_some(space.start(model)), again.gradient.sum(axis=0), rtol=1e-9)
 
 
 def test_impossible_values_are_named_by_their_row():

@@ -151,15 +151,16 @@ class _TogetherWithSites:
         self.starts: list[list[Natural | None]] = [[None] * batch.num_blocks for batch in batches]
         self.num_engine_calls = 0
 
-    def scores(self, point: Float[np.ndarray, " free"]) -> BlockGradients:
+    def scores(self, point: Float[np.ndarray, " free"], *, every: int = 1) -> BlockGradients:
         again = self.num_engine_calls > 0
+        batches, starts, names = self.batches[::every], self.starts[::every], self.names[::every]
         placed = self.space.place_numpy(self.model, point)
         task = functools.partial(_sited_scores_of_batch, self.space, placed, self.engine)
         if self.num_blocks == 1:
-            found = [task(self.whole, self.starts[0])]
+            found = [task(self.whole, starts[0])]
         else:
-            found = self.executor.map(task, self.batches, self.starts, names=self.names, again=again)
-        self.starts = [list(each.sites) for each in found]
+            found = self.executor.map(task, batches, starts, names=names, again=again)
+        self.starts[::every] = [list(each.sites) for each in found]
         self.num_engine_calls += sum(each.num_calls for each in found)
         return BlockGradients(
             np.concatenate([each.bounds for each in found]),
