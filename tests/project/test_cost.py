@@ -28,6 +28,18 @@ def test_a_fit_is_compilations_evaluations_and_passes():
     assert found.num_learning_rows == 149
 
 
+def test_a_fit_that_searches_for_sites_is_timed_by_a_search():
+    table = station_table()
+    table["value"] = np.rint(np.exp(table["value"] / table["value"].std() / 3))
+    gp = weft.SpaceTimeGP(time="time", space=("lon", "lat"), target="value", likelihood="poisson")
+    # The first search, which compiles, takes 7 seconds, the fastest of the others 1.
+    ticks = itertools.accumulate([0.0, 7.0, 0.0, 1.5, 0.0, 1.0, 0.0, 2.0])
+    found = cost.cost_of(prepare(gp.get_params(), table), lambda: next(ticks))
+    assert found.evaluation_seconds == pytest.approx(cost.SEARCH)
+    assert found.fit_seconds == pytest.approx(cost.COMPILED_TO_SEARCH * 6.0 + cost.EVALUATIONS * cost.SEARCH)
+    assert found.num_learning_rows == 149
+
+
 def test_how_many_regions_would_answer_is_told_before():
     rng = np.random.default_rng(8)
     model = weft.Model(weft.Separable(space=weft.Matern32([0.2, 0.2]), time=weft.Matern12(2.0)), weft.Gaussian(0.1))

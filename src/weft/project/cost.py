@@ -6,9 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import equinox as eqx
+import jax
 import numpy as np
+from jaxtyping import Bool, Float
 
-from weft.data.observations import Observations
+from weft.data.observations import Observations, take_rows
 from weft.engines.choose import choose_engine
 from weft.estimator.budget import work_of_model
 from weft.estimator.building import Start, with_pseudo_points
@@ -17,7 +20,10 @@ from weft.estimator.learning import chosen_stretches, learns_small, small_parts,
 from weft.estimator.precision import in_float64
 from weft.estimator.wide import one_model
 from weft.inference.division import num_regions_within, work_of_regions
+from weft.inference.evidence import log_evidence
 from weft.inference.exact_work import exact_work
+from weft.inference.variational import SearchMemory
+from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.options import Options
 from weft.project.prepared import Prepared
@@ -48,6 +54,11 @@ COMPILED_FOR_HABITS = 0.6
 ROWS_A_PLACE = 50
 COMPILED_TO_CHOOSE = 3.7
 COMPILED_FOR_CHANGE = 0.35
+# Where sites are searched for: programs compiled, by those of an evaluation; and what a search takes on the way, by one that begins beside
+# where the last ended (two fits of 1,900 rows, by counts and by rain). So many rows are tried, the rest by its work.
+COMPILED_TO_SEARCH = 1.2
+SEARCH = 3.0
+SEARCHED_ROWS = 4_000
 # Passes over the whole table: fields are conditioned when they are asked, about what is left at rows, and about hidden ones.
 PASSES = 2
 
@@ -104,8 +115,11 @@ def cost_of(prepared: Prepared, clock: Callable[[], float] = time.perf_counter) 
         evaluation, seconds, rows = _of_parts(
             options, draft, data, clock, is_chosen=is_chosen and data.num_rows >= FEWEST_ROWS
         )
-    else:
+    elif isinstance(draft.model.likelihood, Gaussian):
         evaluation, seconds, rows = _of_stretches(options, largest.model, data)
+    else:
+        own = with_pseudo_points(draft, options.pseudo_points, data, translation.num_space, seed=options.seed)
+        evaluation, seconds, rows = _of_searches(options, own.model, data, clock)
     return Cost(
         memory_bytes=memory_needed(shape, choose_engine(options.engine, shape)),
         available_bytes=available_memory(),
@@ -171,13 +185,42 @@ def _seconds_of(function: Callable[[], object], clock: Callable[[], float]) -> f
     return clock() - begun
 
 
+def _of_searches(
+    options: Options, model: Model, data: Observations, clock: Callable[[], float]
+) -> tuple[float, float, int]:
+    """Seconds of an evaluation and of a fit that searches for sites at every step, and how many rows it learns from."""
+    work = work_of_model(model, data)
+    used = _learned_from(options, work, data)
+    counts = np.asarray(data.grouping.layout.counts)
+    length = max(int(np.searchsorted(np.cumsum(counts), SEARCHED_ROWS, side="right")), 1)
+    part = take_rows(data, np.arange(int(counts[:length].sum())))
+    memory = SearchMemory()
+
+    def evaluated(given: Model) -> None:
+        evidence = eqx.filter_value_and_grad(
+            lambda each: log_evidence(each, part, power=options.power, engine=options.engine, memory=memory)
+        )
+        jax.block_until_ready(evidence(given))
+
+    first = _seconds_of(lambda: evaluated(model), clock)
+    # Beside the first, as the next step of a climb is: a search from its very end would have nothing to do.
+    beside = eqx.tree_at(lambda each: each.kernel, model, 1.1 * model.kernel)
+    again = min(_seconds_of(lambda: evaluated(beside), clock) for _ in range(REPEATS))
+    seconds = SEARCH * again * float(work[used].sum()) / float(work[:length].sum())
+    compiling = COMPILED_TO_SEARCH * max(first - again, 0.0)
+    return seconds, compiling + EVALUATIONS * seconds, int(counts[used].sum())
+
+
 def _of_stretches(options: Options, model: Model, data: Observations) -> tuple[float, float, int]:
     """Seconds of an evaluation and of a fit that climbs the bound, and how many rows it learns from."""
     found = estimate(model, data, engine=options.engine)
     work = work_of_model(model, data)
+    used = _learned_from(options, work, data)
+    seconds = found.seconds_per_evaluation * float(work[used].sum()) / float(work.sum())
+    return seconds, EVALUATIONS * seconds, int(np.asarray(data.grouping.layout.counts)[used].sum())
+
+
+def _learned_from(options: Options, work: Float[np.ndarray, " time"], data: Observations) -> Bool[np.ndarray, " time"]:
+    """The times that parameters are learned from."""
     chosen = chosen_stretches(options, work, data)
-    used = np.ones(len(work), dtype=bool) if chosen is None else chosen.chosen
-    share = float(work[used].sum()) / float(work.sum())
-    rows = int(np.asarray(data.grouping.layout.counts)[used].sum())
-    seconds = share * found.seconds_per_evaluation
-    return seconds, EVALUATIONS * seconds, rows
+    return np.ones(len(work), dtype=bool) if chosen is None else chosen.chosen
