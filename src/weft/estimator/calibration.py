@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Tails of predictions, from rows and whole places that are hidden once, together: the price is one pass over the rest."""
+"""Tails of predictions, from rows and whole places that are hidden in turn: the price is one pass over the rest for each turn.
 
-from collections.abc import Callable
+Rows by the thousand are hidden at once. Places are what is rare: one draw of a tenth of twelve is a single place, whose level and
+whose weather are its own, so all of a small network are hidden, a few at a time, until there are enough to tell of one never seen.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +13,8 @@ from jaxtyping import Bool, Float, Int
 
 from weft.data.observations import Observations, take_rows
 from weft.data.places import distinct_places
+from weft.estimator.budget import LEARNING_WORK, choose_stretches
+from weft.inference.exact_work import exact_work
 from weft.inference.habits import Habit
 from weft.inference.habits.tails import TailsOfPlaces
 from weft.inference.mixed import MixedEmission, Way
@@ -16,62 +22,117 @@ from weft.inference.posterior import Posterior
 from weft.inference.prediction import IDENTITY
 from weft.inference.tails import LeftOutWays, learn_tails
 from weft.inference.with_habits import with_habits
+from weft.model import Model
 from weft.phases import timing
 
 __all__ = ["Hidden", "hide", "tails_of_places"]
 
-# Rows below which a table has nothing to spare.
+# Rows below which a table has nothing to spare, and places below which those left tell nothing about one hidden.
 _FEWEST_ROWS = 2_000
-_FEWEST_PLACES = 10
-# Shares of rows and of places that are hidden; no more rows than settle two numbers.
+_FEWEST_PLACES = 4
+# Shares of rows, and of places, that are hidden at once; no more rows than settle two numbers.
 _ROWS = 0.1
 _PLACES = 0.1
 _MOST_ROWS = 30_000
+# Places hidden one turn after another: so many settle two numbers about places.
+_ENOUGH_PLACES = 30
 
 
 class Hidden(NamedTuple):
-    """Which rows are hidden one by one, and which with their whole place."""
+    """Which rows are hidden one by one, which with their whole place, and which rows both are predicted from."""
 
     alone: Bool[np.ndarray, " row"]
     with_place: Bool[np.ndarray, " row"]
+    rest: Bool[np.ndarray, " row"]
 
 
-def hide(data: Observations, num_space: int, seed: int) -> Hidden | None:
-    """Rows to hide; None where a table is too small to spare any."""
+def hide(data: Observations, num_space: int, seed: int, *, work: float) -> tuple[Hidden, ...]:
+    """Rows to hide in each turn, no place in two of them; none where a table is too small to spare any.
+
+    `work` is what one turn over the whole series takes. Where turns would take long, those after the first have stretches of it, and
+    hidden places are looked at there alone, so that all of them count alike.
+    """
     if data.num_rows < _FEWEST_ROWS:
-        return None
+        return ()
     generator = np.random.default_rng(seed)
     places, of_place = distinct_places(data.places[:, :num_space])
     place = of_place[np.asarray(data.grouping.place_of_row)]
-    count = round(_PLACES * len(places)) if len(places) >= _FEWEST_PLACES else 0
-    whole = np.isin(place, generator.permutation(len(places))[:count])
+    count = max(round(_PLACES * len(places)), 1) if len(places) >= _FEWEST_PLACES else 0
+    num_turns = -(-min(_ENOUGH_PLACES, len(places)) // count) if count else 1
+    order = generator.permutation(len(places))
+    whole = np.isin(place, order[:count])
     alone = ~whole & (generator.random(data.num_rows) < min(_ROWS, _MOST_ROWS / data.num_rows))
-    return Hidden(alone, whole)
+    looked_at = np.ones(data.num_rows, dtype=bool)
+    per_time = np.full(len(data.times), work / len(data.times))
+    stretches = choose_stretches(per_time, LEARNING_WORK / (num_turns - 1)) if num_turns > 1 else None
+    if stretches is not None:
+        looked_at = stretches.chosen[np.asarray(data.grouping.time_of_row)]
+    turns = [Hidden(alone, whole & looked_at, ~(alone | whole))]
+    for turn in range(1, num_turns):
+        whole = np.isin(place, order[turn * count : (turn + 1) * count])
+        turns.append(Hidden(np.zeros_like(alone), whole & looked_at, looked_at & ~whole))
+    return tuple(turns)
 
 
 @timing("habits")
 def tails_of_places(
     condition: Callable[[Observations], Posterior],
+    model: Model,
     data: Observations,
     habits: tuple[Habit, ...],
+    *,
     num_space: int,
     seed: int,
 ) -> TailsOfPlaces | None:
-    """What hidden rows say about the tails of predictions made without them; `condition` knows the field's model."""
-    hidden = hide(data, num_space, seed)
-    if hidden is None:
+    """What hidden rows say about the tails of predictions made without them; `condition` knows the field, whose model is `model`."""
+    work = min(exact_work(model, len(data.places), data.grouping.layout))
+    turns = hide(data, num_space, seed, work=work)
+    if not turns:
         return None
-    rest = take_rows(data, np.flatnonzero(~(hidden.alone | hidden.with_place)))
+    found = [_hidden_once(condition, data, hidden, habits, num_space) for hidden in turns]
+    seen = learn_tails(found[0][0])
+    places = distinct_places(data.places[:, :num_space])[0]
+    num_hidden = _num_places(data, np.any([hidden.with_place for hidden in turns], axis=0), num_space)
+    if num_hidden < _FEWEST_PLACES:
+        return TailsOfPlaces(places, seen, seen)
+    left_out = _one_after_another([each for _, each in found])
+    return TailsOfPlaces(places, seen, learn_tails(left_out).for_one_more(num_hidden))
+
+
+def _hidden_once(
+    condition: Callable[[Observations], Posterior],
+    data: Observations,
+    hidden: Hidden,
+    habits: tuple[Habit, ...],
+    num_space: int,
+) -> tuple[LeftOutWays, LeftOutWays]:
+    """Rows hidden one by one, and those hidden with their place, as predicted from the rest."""
+    rest = take_rows(data, np.flatnonzero(hidden.rest))
     seen = distinct_places(rest.places[:, :num_space])[0]
     left = with_habits(condition, rest, tuple(habit.only_at(seen) for habit in habits))
     # Asked for together, since one pass over the rest answers for all.
-    alone, with_place = (np.flatnonzero(chosen)[: 2 * _MOST_ROWS] for chosen in hidden)
+    alone, with_place = (np.flatnonzero(chosen)[: 2 * _MOST_ROWS] for chosen in (hidden.alone, hidden.with_place))
     found = _left_out(left, data, np.concatenate([alone, with_place]))
-    first = learn_tails(LeftOutWays(*(array[:, : len(alone)] for array in found)))
-    if len(with_place) == 0:
-        return TailsOfPlaces(_places(data, num_space), first, first)
-    second = learn_tails(LeftOutWays(*(array[:, len(alone) :] for array in found)))
-    return TailsOfPlaces(_places(data, num_space), first, second)
+    first, second = slice(None, len(alone)), slice(len(alone), None)
+    return LeftOutWays(*(array[:, first] for array in found)), LeftOutWays(*(array[:, second] for array in found))
+
+
+def _num_places(data: Observations, rows: Bool[np.ndarray, " row"], num_space: int) -> int:
+    seen = np.unique(np.asarray(data.grouping.place_of_row)[rows])
+    return len(distinct_places(data.places[seen, :num_space])[0])
+
+
+def _one_after_another(parts: Sequence[LeftOutWays]) -> LeftOutWays:
+    """Rows of several turns; those that may be meant in fewer ways are never meant in the others."""
+    most = max(len(part.error) for part in parts)
+
+    def padded(arrays: Sequence[np.ndarray], value: float) -> Float[np.ndarray, "way row"]:
+        return np.concatenate(
+            [np.pad(array, ((0, most - len(array)), (0, 0)), constant_values=value) for array in arrays], axis=1
+        )
+
+    error, sd, probability = zip(*parts, strict=True)
+    return LeftOutWays(padded(error, 0.0), padded(sd, 1.0), padded(probability, 0.0))
 
 
 def _left_out(left: Posterior, data: Observations, rows: Int[np.ndarray, " left"]) -> LeftOutWays:
@@ -88,7 +149,3 @@ def _left_out(left: Posterior, data: Observations, rows: Int[np.ndarray, " left"
         np.stack([sd for _, sd in moments]),
         np.stack([way.probability for way in ways]),
     )
-
-
-def _places(data: Observations, num_space: int) -> Float[np.ndarray, "place dim"]:
-    return distinct_places(data.places[:, :num_space])[0]

@@ -364,9 +364,12 @@ def answer_with_habits(
         asked = tell((*dated, *level), some)
         noise = find_habits(of_places, field if some is data else given(result.model)(asked), asked, num_space)
     habits = (*dated, *level, *noise)
-    field_of = given(field_model(habits, result.model))
+    model = field_model(habits, result.model)
+    field_of = given(model)
     if "noise" in names:
-        tails = tails_of_places(field_of, some, habits, num_space if num_map is None else num_map, options.seed)
+        tails = tails_of_places(
+            field_of, model, some, habits, num_space=num_space if num_map is None else num_map, seed=options.seed
+        )
         habits = habits if tails is None else (*habits, tails)
     # The field has seen just these rows already where nobody has a habit.
     return result, with_habits(field_of, data, habits) if habits else field

@@ -52,6 +52,16 @@ class Tails:
         """The deviation of an error by that predicted."""
         return self.scale * float(np.sqrt(self.freedom / (self.freedom - 2)))
 
+    def for_one_more(self, count: int) -> "Tails":
+        """The same for one more place than the `count` they were learned from, each of which counts as one number: its own level.
+
+        Of normal numbers with unknown mean and variance the next is a t with count - 1 degrees of freedom, wider than their deviation by
+        sqrt((count + 1) / (count - 1)) (e.g. Geisser 1993); what freedom there is besides adds up as variances of log scales do.
+        """
+        freedom = 1 / (1 / self.freedom + 1 / (count - 1))
+        wider = float(np.sqrt((count + 1) / (count - 1)))
+        return dataclasses.replace(self, freedom=max(freedom, _LEAST_FREEDOM), scale=wider * self.scale)
+
 
 class LeftOutWays(NamedTuple):
     """Rows predicted without themselves, in each way they may be meant: errors, deviations, and how likely each way is."""
