@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What do more workers bring, and what does a table larger than a worker's memory take?
 
-    python benchmarks/scale.py [--rows 50000000] [--memory 1GB] [--only switches learning much_learning regions times table]
+    python benchmarks/scale.py [--rows 50000000] [--memory 1GB] [--only switches learning much_learning regions times table answers]
 
 `switches`: rows by switches beside rows time by time in the same process, of as many rows as a table of the United States has a day.
 
@@ -9,14 +9,17 @@
 the seconds of each task a *replay* on 8, 32 and 128 workers: tasks in their order, each to the worker that is free first. A replay knows
 nothing of networks; it says what the sizes of tasks allow. `times`: one long series by blocks of times on two workers, beside the cpu
 engine from both ends on the same two processors, and the operations of both, counted. `table`: a made table in parquet files, fitted
-and predicted by two workers with so much memory each. Results go to benchmarks/results/scale.json; parts that are not asked for stay
+by two workers with so much memory each; `answers`: it is predicted by the model that was saved beside it, in a process that has learned
+nothing. Results go to benchmarks/results/scale.json; parts that are not asked for stay
 as they were.
 """
 
 import argparse
+import concurrent.futures
 import contextlib
 import functools
 import heapq
+import multiprocessing
 import os
 import pathlib
 import tempfile
@@ -24,17 +27,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import dask.dataframe as dd
 import distributed
 import jax
 import numpy as np
 import pandas as pd
+import scipy.signal
 from memory import resident_megabytes
 from results import read_results, write_results
 
 import weft
 from weft.data.layout import Layout
+from weft.data.parts import Part, parts_of, read_part
 from weft.distributed import tasks_on
-from weft.distributed.clients import WORKER_ENVIRONMENT
+from weft.distributed.clients import NANNY_SETTINGS, WORKER_ENVIRONMENT
 from weft.distributed.on_dask import OnDask
 from weft.distributed.time_blocks import TimeBlocksEngine
 from weft.engines.base import filter_flops
@@ -49,16 +55,18 @@ from weft.training.blocks import choose_blocks
 from weft.training.composite import CompositeObjective
 from weft.training.parameters import make_space
 
+BEGUN = time.perf_counter()
 REPLAYED = (8, 32, 128)
 REPEATS = 3
 
 
 class Timed(Executor):
-    """Another executor, with the seconds of each task of the last call."""
+    """Another executor, with the seconds of each task of the last call, on the clock and of the processor."""
 
     def __init__(self, inner: Executor):
         self.inner = inner
         self.seconds: list[float] = []
+        self.processor_seconds: list[float] = []
 
     def hold(self, piece: Any) -> Any:
         return self.inner.hold(piece)
@@ -71,14 +79,15 @@ class Timed(Executor):
         again: bool = False,
     ) -> list[Any]:
         found = self.inner.map(functools.partial(timed, function), *columns, names=names, again=again)
-        self.seconds = [seconds for seconds, _ in found]
-        return [answer for _, answer in found]
+        self.seconds = [seconds for seconds, _, _ in found]
+        self.processor_seconds = [seconds for _, seconds, _ in found]
+        return [answer for _, _, answer in found]
 
 
-def timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, Any]:
-    begun = time.perf_counter()
+def timed(function: Callable[..., Any], *arguments: Any) -> tuple[float, float, Any]:
+    begun = time.perf_counter(), time.process_time()
     answer = jax.block_until_ready(function(*arguments))
-    return time.perf_counter() - begun, answer
+    return time.perf_counter() - begun[0], time.process_time() - begun[1], answer
 
 
 def replay(seconds: Sequence[float], workers: int) -> dict[str, float]:
@@ -90,7 +99,10 @@ def replay(seconds: Sequence[float], workers: int) -> dict[str, float]:
 
 
 def by_workers(client: distributed.Client, work: Callable[[], Any]) -> dict[str, Any]:
-    """`work` by one worker and by two, the fastest of some turns after one that compiles."""
+    """`work` by one worker and by two, the fastest of some turns after one that compiles.
+
+    Of a busy machine the clock tells nothing; the part of all processor seconds, of client and workers, that is not in tasks does.
+    """
     addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
     found: dict[str, Any] = {}
     for count in (1, 2):
@@ -99,17 +111,24 @@ def by_workers(client: distributed.Client, work: Callable[[], Any]) -> dict[str,
             work()
             turns = []
             for _ in range(REPEATS):
-                begun = time.perf_counter()
+                begun, spent = time.perf_counter(), processors_of(client)
                 work()
-                turns.append((time.perf_counter() - begun, executor.seconds))
-        wall, tasks = min(turns)
+                wall, spent = time.perf_counter() - begun, processors_of(client) - spent
+                turns.append((wall, executor.seconds, executor.processor_seconds, spent))
+        wall, tasks, by_processor, spent = min(turns)
         found[f"seconds_{count}"] = wall
         found[f"overhead_{count}"] = 1 - sum(tasks) / (count * wall)
+        found[f"processor_overhead_{count}"] = 1 - sum(by_processor) / spent
         found["load"] = os.getloadavg()[0]
     found["speedup"] = found["seconds_1"] / found["seconds_2"]
     found["tasks"] = len(tasks)
-    found["replay"] = {str(count): replay(tasks, count) for count in REPLAYED}
+    found["replay"] = {str(count): replay(by_processor, count) for count in REPLAYED}
     return found
+
+
+def processors_of(client: distributed.Client) -> float:
+    """Processor seconds of this process and of all workers, since they began."""
+    return time.process_time() + sum(client.run(time.process_time).values())
 
 
 def stations(num_places: int, num_times: int) -> weft.Observations:
@@ -261,15 +280,61 @@ def switches() -> dict[str, Any]:
     return results
 
 
-def make_part(folder: str, number: int, num_parts: int, num_places: int, num_times: int) -> None:
-    """One file of a made table: all places, a stretch of the times."""
-    rng = np.random.default_rng([3, number])
-    places = np.random.default_rng(3).uniform(0, 1000, (num_places, 2))
+NUM_PLACES = 2000
+ROWS_A_FILE = 500_000
+# A worker of 1 GB, of which libraries take more than half, answers for half a file at a time.
+PIECES = 2
+# Hours after which the field of the made table is another.
+MEMORY = 3.0
+WAVES = 40
+
+
+def make_part(folder: str, number: int, num_parts: int, num_times: int) -> None:
+    """One file of a made table: all places, a stretch of the hours, and columns that no model asks for.
+
+    The field is of waves in space, each times a series that forgets (Ornstein-Uhlenbeck); all files are of one field.
+    """
+    shared, rng = np.random.default_rng(3), np.random.default_rng([3, number])
+    places = shared.uniform(0, 1000, (NUM_PLACES, 2))
+    frequency, phase = shared.normal(size=(WAVES, 2)) / 120, shared.uniform(0, 2 * np.pi, WAVES)
+    kept = np.exp(-1 / MEMORY)
+    series = scipy.signal.lfilter([np.sqrt(1 - kept**2)], [1, -kept], shared.normal(size=(num_times, WAVES)), axis=0)
     hours = np.arange(number * num_times // num_parts, (number + 1) * num_times // num_parts)
-    hour, place = np.repeat(hours, num_places), np.tile(np.arange(num_places), len(hours))
-    value = 10 * np.sin(places[place, 0] / 200 + hour / 300) + rng.normal(size=len(hour))
-    frame = pd.DataFrame({"hour": hour, "x": places[place, 0], "y": places[place, 1], "value": value})
+    field = series[hours] @ (np.sqrt(2 / WAVES) * np.cos(places @ frequency.T + phase)).T
+    hour, place = np.repeat(hours, NUM_PLACES), np.tile(np.arange(NUM_PLACES), len(hours))
+    value = 10 + 5 * field.reshape(-1) + 2 * rng.normal(size=len(hour))
+    more = {name: rng.normal(size=len(hour)) for name in ("pressure", "wind", "battery", "signal")}
+    frame = pd.DataFrame({"hour": hour, "x": places[place, 0], "y": places[place, 1], "value": value, **more})
     frame.to_parquet(pathlib.Path(folder) / f"part-{number:04d}.parquet", index=False)
+
+
+def only_needed(folder: str, pieces: int) -> Any:
+    """The made table on Dask, with the columns that are of use; each file in so many pieces."""
+    parts = [(part, number) for part in parts_of(f"{folder}/part-*.parquet") for number in range(pieces)]
+    read = functools.partial(piece_of, pieces=pieces)
+    return dd.from_map(read, parts, meta=read(parts[0]).iloc[:0])
+
+
+def piece_of(told: tuple[Part, int], pieces: int) -> pd.DataFrame:
+    part, number = told
+    frame = read_part(part, columns=["hour", "x", "y", "value"])
+    first, last = (len(frame) * end // pieces for end in (number, number + 1))
+    return frame.iloc[first:last]
+
+
+def make_table(num_rows: int, folder: str) -> int:
+    """Files of half a million rows each, unless they are there already; the number of hours."""
+    num_times, num_parts = num_rows // NUM_PLACES, max(2, num_rows // ROWS_A_FILE)
+    # By processes of their own, so that the workers' peaks are of what is measured.
+    with concurrent.futures.ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as makers:
+        made = [
+            makers.submit(make_part, folder, number, num_parts, num_times)
+            for number in range(num_parts)
+            if not (pathlib.Path(folder) / f"part-{number:04d}.parquet").exists()
+        ]
+        for each in made:
+            each.result()
+    return num_times
 
 
 def peak() -> float:
@@ -278,41 +343,76 @@ def peak() -> float:
 
 
 def table(client: distributed.Client, num_rows: int, memory: str, folder: str) -> dict[str, Any]:
-    num_places = 2000
-    num_times, num_parts = num_rows // num_places, max(2, num_rows // 1_000_000)
-    made = [
-        client.submit(make_part, folder, number, num_parts, num_places, num_times, pure=False)
-        for number in range(num_parts)
-    ]
-    client.gather(made)
-    size = sum(file.stat().st_size for file in pathlib.Path(folder).iterdir()) / 1e9
-    gp = weft.SpaceTimeGP(time="hour", space=("x", "y"), target="value", progress=None)
-    before = peak()
-    begun = time.perf_counter()
-    gp.fit(folder, client=client)
-    fitted = time.perf_counter()
-    print("fitted", fitted - begun, flush=True)
-    peaks = peak(), sorted(client.run(peak).values())
-    lazy = gp.predict(distributed_table(folder))
-    lazy.to_parquet(pathlib.Path(folder) / "predictions")
-    return {
-        "rows": num_places * num_times,
+    """Fitted from files, with what every process took of memory and processors."""
+    num_times = make_table(num_rows, folder)
+    size = sum(file.stat().st_size for file in pathlib.Path(folder).glob("*.parquet")) / 1e9
+    workers = set(client.run(os.getpid).values())
+    found = {
+        "rows": NUM_PLACES * num_times,
+        "places": NUM_PLACES,
         "memory_of_a_worker": memory,
         "gigabytes_of_files": size,
-        "fit_seconds": fitted - begun,
-        "fit_peak_gigabytes_of_client": peaks[0],
-        "fit_peak_gigabytes_of_workers": peaks[1],
-        "predict_seconds": time.perf_counter() - fitted,
-        "peak_gigabytes_of_client_before": before,
+        "peak_gigabytes_of_client_before": peak(),
+        "load": [os.getloadavg()[0]],
+    }
+    gp = weft.SpaceTimeGP(
+        time="hour", space=("x", "y"), target="value", components=("fast",), time_step=None, progress=None
+    )
+    gp.fit(f"{folder}/part-*.parquet", client=client)
+    found["processor_seconds_of_fit"] = {
+        phase: round(spent.processor_seconds, 1) for phase, spent in gp.timings_.items()
+    }
+    say(found, "fit", client)
+    model = pathlib.Path(folder) / "model.weft"
+    gp.save(model)
+    found["gigabytes_of_model"] = model.stat().st_size / 1e9
+    say(found, "save", client)
+    found["workers_lost"] = len(workers - set(client.run(os.getpid).values()))
+    return found
+
+
+def answers(client: distributed.Client, folder: str, every: int) -> dict[str, Any]:
+    """One of so many files of the table predicted into files, by the model that was saved beside them."""
+    workers = set(client.run(os.getpid).values())
+    found: dict[str, Any] = {"load": [os.getloadavg()[0]], "one_file_of": every}
+    gp = weft.load(pathlib.Path(folder) / "model.weft")
+    parts = only_needed(folder, PIECES)
+    chosen = [number for number in range(parts.npartitions) if number // PIECES % every == 0]
+    gp.predict(parts.partitions[chosen]).to_parquet(pathlib.Path(folder) / "predictions")
+    say(found, "predict", client, "answers")
+    found["workers_lost"] = len(workers - set(client.run(os.getpid).values()))
+    found |= scores(pathlib.Path(folder) / "predictions")
+    return found
+
+
+def say(found: dict[str, Any], step: str, client: distributed.Client, part: str = "table") -> None:
+    """What a step took of the clock and of processors, and the most memory that any process had so far."""
+    own, theirs = time.process_time(), sum(client.run(time.process_time).values())
+    found[f"after_{step}"] = {
         "peak_gigabytes_of_client": peak(),
         "peak_gigabytes_of_workers": sorted(client.run(peak).values()),
+        "processor_seconds_of_client_so_far": own,
+        "processor_seconds_of_workers_so_far": theirs,
+        "seconds_on_the_clock_so_far": time.perf_counter() - BEGUN,
     }
+    found["load"].append(os.getloadavg()[0])
+    print(step, found, flush=True)
+    write_results("scale", dict(read_results("scale")) | {part: found})
 
 
-def distributed_table(folder: str) -> Any:
-    from weft.distributed.files import open_lazily
-
-    return open_lazily(folder, num_pieces=2)
+def scores(folder: pathlib.Path) -> dict[str, float]:
+    """Of some of the files that were predicted: the error, which is the noise's and a little more, and what the intervals hold."""
+    files = sorted(folder.glob("*.parquet"))
+    frame = pd.concat(
+        [pd.read_parquet(file, columns=["value", "mean", "sd"]) for file in files[:: max(1, len(files) // 3)]]
+    )
+    error = frame["value"] - frame["mean"]
+    return {
+        "rmse": float(np.sqrt(np.mean(error**2))),
+        "mean_sd": float(frame["sd"].mean()),
+        "within_two_sd": float(np.mean(np.abs(error) < 2 * frame["sd"])),
+        "num_scored": len(frame),
+    }
 
 
 RUNS: dict[str, Callable[[distributed.Client], dict[str, Any]]] = {
@@ -322,13 +422,21 @@ RUNS: dict[str, Callable[[distributed.Client], dict[str, Any]]] = {
     "regions": regions,
     "times": times,
 }
-PARTS = ("switches", *RUNS, "table")
+PARTS = ("switches", *RUNS, "table", "answers")
 
 
 @contextlib.contextmanager
 def workers_of(memory: str) -> Iterator[distributed.Client]:
-    """Two of them, with so much memory each; "0" for as much as there is."""
+    """Two of them, with so much memory each; "0" for as much as there is.
+
+    Libraries take more than half of a small worker, so that Dask's own bounds, which are shares of all, would stop it early: it stops
+    at nine tenths here.
+    """
+    import dask
+
+    shares = {"distributed.worker.memory.pause": 0.9, "distributed.worker.memory.spill": 0.85}
     with (
+        dask.config.set(shares | NANNY_SETTINGS),
         distributed.LocalCluster(
             n_workers=2,
             threads_per_worker=1,
@@ -345,6 +453,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=50_000_000)
     parser.add_argument("--memory", default="1GB", help="of each worker for the table")
+    parser.add_argument("--folder", help="where the made table is, or goes to and stays; a temporary one unless given")
+    parser.add_argument("--every", type=int, default=1, help="one of so many files of the table is predicted")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
     asked = parser.parse_args()
     jax.config.update("jax_enable_x64", True)
@@ -358,10 +468,13 @@ def main() -> None:
             found[name] = RUNS[name](client)
             print(name, found[name], flush=True)
             write_results("scale", found)
-    if "table" in asked.only:
-        with tempfile.TemporaryDirectory() as folder, workers_of(asked.memory) as client:
-            found["table"] = table(client, asked.rows, asked.memory, folder)
-            print("table", found["table"])
+    with contextlib.nullcontext(asked.folder) if asked.folder else tempfile.TemporaryDirectory() as folder:
+        if "table" in asked.only:
+            with workers_of(asked.memory) as client:
+                found["table"] = table(client, asked.rows, asked.memory, folder)
+        if "answers" in asked.only:
+            with workers_of(asked.memory) as client:
+                found["answers"] = answers(client, folder, asked.every)
     print(write_results("scale", found))
 
 

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from scipy.spatial import KDTree
 
 from weft.arrays import AnyArray, ArrayLike, Given, require_float64
-from weft.data.observations import Observations
+from weft.data.observations import Observations, Outline
 from weft.data.places import distinct_places
 from weft.kernels import Kernel, Matern32, Separable, SumSeparable
 
@@ -43,7 +43,7 @@ class WeightedPlaces(NamedTuple):
 
 
 def place(
-    data: Observations | ArrayLike,
+    data: Observations | Outline | ArrayLike,
     count: Given[int | Literal["auto"] | npt.NDArray[np.floating[Any]]] = "auto",
     *,
     method: Given[Literal["kmeans", "greedy", "grid"] | None] = None,
@@ -96,10 +96,9 @@ def place(
     return k_means(seen, number, seed) if method == "kmeans" else grid(seen.places, number)
 
 
-def weighted_places(data: Observations | ArrayLike, weights: str) -> WeightedPlaces:
-    if isinstance(data, Observations):
-        places, times = data.places, data.times
-        rows = np.bincount(data.grouping.place_of_row, minlength=len(places))
+def weighted_places(data: Observations | Outline | ArrayLike, weights: str) -> WeightedPlaces:
+    if isinstance(data, Observations | Outline):
+        places, times, rows = data.places, data.times, data.rows_of_places
     else:
         matrix = given_points(data, None)
         places, number = distinct_places(matrix)

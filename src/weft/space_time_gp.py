@@ -15,13 +15,14 @@ import numpy as np
 from weft.arrays import Given, require_whole
 from weft.data.archive import write_archive
 from weft.data.geographic_files import read_shapes
-from weft.data.packed import PackedTable
+from weft.data.on_disk import FileArrays
 from weft.data.polygons import check_polygons
 from weft.data.tables import AnyTable, GridTable, Table, as_table
 from weft.data.transforms import check_levels
 from weft.distributed.clients import active_client, tasks_on
+from weft.distributed.in_parts import TableInParts
 from weft.distributed.lazy import answer_lazily, answers_of_parts, in_one_piece, is_on_dask
-from weft.distributed.reading import gathered
+from weft.distributed.reading import gathered, in_parts
 from weft.estimator.aggregating import POLYGON, Asked, aggregate, as_grouped
 from weft.estimator.answers import answer_columns, as_answer, stack_draws
 from weft.estimator.auditing import audit, learned_from_gross, learned_from_suspects, without_gross
@@ -32,6 +33,7 @@ from weft.estimator.fitted import Fitted
 from weft.estimator.forecasting import future_times, rows_ahead, station_columns, stations
 from weft.estimator.gridding import make_grid
 from weft.estimator.habits import habits_in_words, habits_table
+from weft.estimator.in_parts import learn_in_parts, rows_to_hold_out
 from weft.estimator.learning import learn, options_among
 from weft.estimator.precision import in_float64
 from weft.estimator.scikit_learn import Scores, regressor_tags
@@ -187,13 +189,17 @@ class SpaceTimeGP(Options):
             return self._fit_several(options, table, client, callback)
         named = self._roles()
         with tasks_on(client), tasks_shown(self.progress):
-            learned = learn(
-                options,
-                *read_to_learn(self._to_learn(table, (named,)), named),
-                checkpoint=checkpoint,
-                resume=resume,
-                callback=callback,
-                progress=self.progress,
+            seen = in_parts(table, *self._columns_of((named,)))
+            how: dict[str, Any] = {
+                "checkpoint": checkpoint,
+                "resume": resume,
+                "callback": callback,
+                "progress": self.progress,
+            }
+            learned = (
+                learn_in_parts(options, named, seen, **how)
+                if isinstance(seen, TableInParts)
+                else learn(options, *read_to_learn(seen, named), **how)
             )
         self.binning_ = learned.binning
         if learned.binning is not None:
@@ -498,12 +504,16 @@ class SpaceTimeGP(Options):
         stretch from what came before it. Parameters learned by `fit` are used again and only the rows are held out, so
         scores are a little flattering where parameters are many and rows few; `refit=True` learns anew for every fold,
         which takes as many fits. `folds` is 5 unless given; of those, a model so large that each takes minutes predicts
-        fewer, and says so, unless the number is given. `by="time", horizon="90D"` forecasts so far from as many origins, and the
+        fewer, and says so, unless the number is given. Of a table on Dask, or the path of one in many files, with more rows than are
+        learned from at once, stretches of the series are used. `by="time", horizon="90D"` forecasts so far from as many origins, and the
         frame also has scores by lead time (`fold` "up to 1 day", "up to 2 days", "up to 4 days", ...). `output="rows"` gives the
         scores of every row instead, for `weft.compare`.
         """
         fitted = None if refit else self._learned()
-        seen = self._roles().table(table, with_target=True)
+        parts = in_parts(table, *self._columns_of((self._roles(),)))
+        if isinstance(parts, TableInParts):
+            parts = rows_to_hold_out(options_among(self.get_params()), self._roles(), parts)
+        seen = self._roles().table(parts, with_target=True)
         roles = self._roles().seen_in(seen) if fitted is None else fitted.roles
         rows = read_measurements(seen, roles, with_target=True)
         with tasks_shown(self.progress):
@@ -574,7 +584,7 @@ class SpaceTimeGP(Options):
         Without `rows` the file is smaller and holds no measurement: it predicts the same, but has no baselines to score
         beside, and cannot take in rows at new places of an exact model.
         """
-        arrays: list[np.ndarray] = []
+        arrays: FileArrays = []
         plain = to_plain_estimator(self._stored(), arrays, with_rows=rows)
         write_archive(pathlib.Path(path), KIND, plain, arrays, read=from_plain_estimator)
 
@@ -698,7 +708,7 @@ class SpaceTimeGP(Options):
         check_several(options)
         transforms = transforms_of(self.transform, targets)
         with tasks_on(client), tasks_shown(self.progress):
-            seen = self._to_learn(table, [self._roles(target) for target in targets])
+            seen = gathered(table, *self._columns_of([self._roles(target) for target in targets]))
             together = learn_several(options, seen, progress=self.progress, callback=callback)
         self.rank_ = together.rank
         self.targets_ = {}
@@ -709,11 +719,10 @@ class SpaceTimeGP(Options):
             self.targets_[name] = own
         return self
 
-    def _to_learn(self, table: Any, named: Sequence[Roles]) -> Table | PackedTable:
-        """A table with the columns of all these roles, packed where it is in parts or on Dask."""
+    def _columns_of(self, named: Sequence[Roles]) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """Columns of a table that these roles need: of time, of places, and those that are numbers."""
         one = named[0]
-        numeric = tuple(dict.fromkeys(name for roles in named for name in roles.numeric))
-        return gathered(table, one.time, one.of_places, numeric)
+        return one.time, one.of_places, tuple(dict.fromkeys(name for roles in named for name in roles.numeric))
 
     def _ready(self) -> "SpaceTimeGP":
         """Raise unless it has learned."""

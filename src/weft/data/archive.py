@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from weft.data.atomic import whole_file
+from weft.data.on_disk import FileArrays, NumbersOnDisk, Piece
 from weft.data.special import refuse_special
 
 FORMAT = "weft"
@@ -30,22 +31,24 @@ def write_archive(
     path: str | pathlib.Path,
     kind: str,
     content: dict[str, Any],
-    arrays: list[np.ndarray],
+    arrays: FileArrays,
     *,
-    read: Callable[[dict[str, Any], list[np.ndarray]], Any],
+    read: Callable[[dict[str, Any], FileArrays], Any],
 ) -> None:
     """Write `content` (plain JSON) and `arrays` (referred to by their number) whole or not at all.
+
+    Those that are in files are copied a stretch at a time, and stay in the archive when it is read.
 
     What was written is read back by `read` before it takes its name: a file that cannot be loaded replaces none that can.
     """
     manifest = {"format": FORMAT, "schema": SCHEMA, "kind": kind, "arrays": len(arrays), "content": content}
+    on_disk = [number for number, array in enumerate(arrays) if isinstance(array, NumbersOnDisk)]
+    manifest |= {"on_disk": on_disk} if on_disk else {}
     with whole_file(pathlib.Path(path)) as target:
         with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr(MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=1))
             for number, array in enumerate(arrays):
-                buffer = io.BytesIO()
-                np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
-                archive.writestr(f"arrays/{number}.npy", buffer.getvalue())
+                _write_array(archive, f"arrays/{number}.npy", array)
         try:
             _, found, numbers = read_archive(target)
             read(found, numbers)
@@ -55,7 +58,20 @@ def write_archive(
             ) from error
 
 
-def read_archive(path: str | pathlib.Path) -> tuple[str, dict[str, Any], list[np.ndarray]]:
+def _write_array(archive: zipfile.ZipFile, name: str, array: np.ndarray | NumbersOnDisk) -> None:
+    if isinstance(array, NumbersOnDisk):
+        header = {"descr": array.dtype.str, "fortran_order": False, "shape": (len(array),)}
+        with archive.open(name, "w", force_zip64=True) as entry:
+            np.lib.format.write_array_header_1_0(entry, header)
+            for some in array.chunks():
+                entry.write(some.tobytes())
+        return
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
+    archive.writestr(name, buffer.getvalue())
+
+
+def read_archive(path: str | pathlib.Path) -> tuple[str, dict[str, Any], FileArrays]:
     """Kind, content and arrays of a file written by `write_archive`; one clear ValueError for anything else."""
     path = pathlib.Path(path)
     refuse_special(path, f"cannot read {str(path)!r}")
@@ -75,7 +91,7 @@ def read_archive(path: str | pathlib.Path) -> tuple[str, dict[str, Any], list[np
         refuse(path, f"it is damaged, cut short, or no weft file at all ({error})")
 
 
-def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> tuple[str, dict[str, Any], list[np.ndarray]]:
+def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> tuple[str, dict[str, Any], FileArrays]:
     entries = {entry.filename: entry for entry in archive.infolist()}
     if len(entries) != len(archive.infolist()):
         refuse(path, "it has two entries of one name")
@@ -101,7 +117,40 @@ def _read(path: pathlib.Path, archive: zipfile.ZipFile) -> tuple[str, dict[str, 
         refuse(path, "its manifest is incomplete")
     if len(entries) != count + 1:
         refuse(path, f"it has {len(entries) - 1} arrays where its manifest says {count}")
-    return kind, content, [_read_array(path, archive, f"arrays/{number}.npy") for number in range(count)]
+    on_disk = manifest.get("on_disk", [])
+    if not isinstance(on_disk, list) or not all(isinstance(number, int) for number in on_disk):
+        refuse(path, "its manifest is incomplete")
+    return (
+        kind,
+        content,
+        [
+            (_leave_array if number in on_disk else _read_array)(path, archive, f"arrays/{number}.npy")
+            for number in range(count)
+        ],
+    )
+
+
+def _leave_array(path: pathlib.Path, archive: zipfile.ZipFile, name: str) -> NumbersOnDisk:
+    """Where the numbers of an entry are in the file, after a look at all of them for what no longer is as it was written."""
+    try:
+        with archive.open(name) as entry:
+            np.lib.format.read_magic(entry)
+            shape, is_turned, dtype = np.lib.format.read_array_header_1_0(entry)
+            start = entry.tell()
+            # The zip's own sum over all bytes is compared at the end.
+            while entry.read(2**20):
+                pass
+    except (ValueError, KeyError) as error:
+        refuse(path, f"its array {name!r} cannot be read ({error})")
+    if dtype.kind not in _KINDS or is_turned or len(shape) != 1:
+        refuse(path, f"its array {name!r} holds {dtype}, not a column of numbers")
+    about = archive.getinfo(name)
+    with open(path, "rb") as file:
+        # The lengths of the entry's name and of what else stands before its bytes.
+        file.seek(about.header_offset + 26)
+        lengths = np.frombuffer(file.read(4), "<u2")
+    offset = about.header_offset + 30 + int(lengths.sum()) + start
+    return NumbersOnDisk(dtype, (Piece(str(path.absolute()), offset, shape[0], path.stat().st_mtime_ns),))
 
 
 def _read_array(path: pathlib.Path, archive: zipfile.ZipFile, name: str) -> np.ndarray:

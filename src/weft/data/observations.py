@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Rows of measurements, sorted and grouped by time: the one place where that is done."""
 
-from typing import Any
+import dataclasses
+from typing import Any, final
 
 import equinox as eqx
 import numpy as np
@@ -164,6 +165,16 @@ class Observations(eqx.Module):
         return self.grouping.row
 
     @property
+    def layout(self) -> Layout:
+        """Which rows belong to which time."""
+        return self.grouping.layout
+
+    @property
+    def rows_of_places(self) -> Int[np.ndarray, " place"]:
+        """How many rows each place has."""
+        return np.bincount(self.grouping.place_of_row, minlength=len(self.places))
+
+    @property
     def num_rows(self) -> int:
         """Rows present."""
         return len(self.grouping.row)
@@ -185,6 +196,21 @@ class Observations(eqx.Module):
             f"Observations({self.num_rows} rows at {len(self.times)} times and {len(self.places)} places, "
             f"{self.num_missing} missing)"
         )
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Outline:
+    """What decides how rows are modelled, without the rows: their distinct times and places, and how many are at each."""
+
+    times: Float[np.ndarray, " time"]
+    places: Float[np.ndarray, "place dim"]
+    layout: Layout
+    rows_of_places: Int[np.ndarray, " place"]
+
+    @property
+    def num_rows(self) -> int:
+        return self.layout.num_rows
 
 
 def take_rows(data: Observations, rows: Int[np.ndarray, " some"]) -> Observations:
@@ -295,6 +321,6 @@ def numbers_per_row(
     return array
 
 
-def places_repeat(data: Observations) -> bool:
+def places_repeat(data: Observations | Outline) -> bool:
     """Whether places are seen again and again, as stations are; else nearly every row is at a place of its own."""
     return data.num_rows >= REPEATS * len(data.places)

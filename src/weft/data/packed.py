@@ -19,7 +19,7 @@ from weft.data.tables import as_table, distinct_rows, numbers, time_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["PackedTable", "Repeated", "join_packed", "pack"]
+__all__ = ["PackedTable", "Repeated", "join_packed", "join_repeated", "pack"]
 
 
 @final
@@ -43,6 +43,13 @@ class PackedTable:
     @property
     def num_rows(self) -> int:
         return len(self.times.number)
+
+    def unpacked(self) -> "pd.DataFrame":
+        """Row by row."""
+        import pandas as pd
+
+        columns = [part.each.iloc[part.number].reset_index(drop=True) for part in (self.times, self.places)]
+        return pd.concat([*columns, pd.DataFrame(self.numbers)], axis=1)
 
 
 def pack(part: Any, time: str, places: Sequence[str], numeric: Sequence[str]) -> PackedTable:
@@ -80,10 +87,12 @@ def join_packed(parts: Iterable[PackedTable]) -> PackedTable:
 
 
 def _join(parts: Sequence[Repeated]) -> Repeated:
-    each = joined_parts([part.each.reset_index(drop=True) for part in parts])
+    each, numbers_of_parts = join_repeated([part.each for part in parts])
+    return Repeated(each, np.concatenate([own[part.number] for own, part in zip(numbers_of_parts, parts, strict=True)]))
+
+
+def join_repeated(parts: "Sequence[pd.DataFrame]") -> "tuple[pd.DataFrame, list[Int[np.ndarray, '_']]]":
+    """What differs among the rows of all parts, and which of it each row of a part is."""
+    each = joined_parts([part.reset_index(drop=True) for part in parts])
     whole = _pack(dict(each.items()))
-    ends = np.cumsum([len(part.each) for part in parts])[:-1]
-    numbers_of_parts = np.split(whole.number, ends)
-    return Repeated(
-        whole.each, np.concatenate([own[part.number] for own, part in zip(numbers_of_parts, parts, strict=True)])
-    )
+    return whole.each, np.split(whole.number, np.cumsum([len(part) for part in parts])[:-1])

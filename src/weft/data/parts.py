@@ -16,7 +16,7 @@ from weft.data.tables import time_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Part", "is_of_parts", "joined_parts", "parts_of", "read_part"]
+__all__ = ["Part", "is_of_parts", "joined_parts", "num_rows_of", "parts_of", "read_part"]
 
 _ENDINGS = (".parquet", ".pq", ".parq")
 
@@ -57,6 +57,17 @@ def _keys(path: pathlib.Path) -> tuple[tuple[str, str], ...]:
     return tuple((name, value) for name, sign, value in pairs if sign and name)
 
 
+def num_rows_of(part: Part) -> int:
+    """How many rows a file says it has."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        return int(pq.read_metadata(part.path).num_rows)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(part) from error
+
+
 def read_part(part: Part, columns: Sequence[str] | None = None) -> "pd.DataFrame":
     """One file's rows, or some of its columns, with those that its folders name."""
     import pyarrow as pa
@@ -75,7 +86,7 @@ def read_part(part: Part, columns: Sequence[str] | None = None) -> "pd.DataFrame
         # Else it keeps as much as the largest file took: a sixth of a small worker's memory.
         pa.default_memory_pool().release_unused()
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise ValueError(f"{part.path!r} is not a parquet file, or it is damaged; write it again") from error
+        raise _damaged(part) from error
     named = {name: value for name, value in part.keys if name not in inside and (wanted is None or name in wanted)}
     missing = [
         name
@@ -85,6 +96,10 @@ def read_part(part: Part, columns: Sequence[str] | None = None) -> "pd.DataFrame
     if missing:
         raise KeyError(f"{part.path!r} has no column {missing[0]!r}; it has {[*inside, *dict(part.keys)]}")
     return frame.assign(**{name: _number(value) for name, value in named.items()})
+
+
+def _damaged(part: Part) -> ValueError:
+    return ValueError(f"{part.path!r} is not a parquet file, or it is damaged; write it again")
 
 
 def _wanted(columns: Sequence[str], names: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from weft.data.areas import Areas
 from weft.data.categories import MISSING, Category, Labels, learn_category
+from weft.data.moments import NO_MOMENTS, MomentsOf, moments_of
 from weft.data.schema import require_choice, require_finite
 from weft.data.tables import SMALLEST, distinct_rows, name_rows, require_spread
 from weft.data.transforms import Transform, log_density, quantiles, transform_named
@@ -407,17 +408,25 @@ def learn_target(
     if len(present) == 0:
         raise ValueError(f"{name!r} has no values: all {len(values)} are missing; choose another column")
     chosen.check(values, name)
+    transformed = moments_of(chosen.forward(present)) if standardise else NO_MOMENTS
+    return target_of_moments(moments_of(present), transformed, transform, name=name, standardise=standardise)
+
+
+def target_of_moments(
+    values: MomentsOf, transformed: MomentsOf, transform: str | None, *, name: str, standardise: bool
+) -> TargetScaling:
+    """The same from what is known of the values, of which there are some, and of the transformed ones."""
+    chosen = transform_named(transform)
+    largest = max(abs(values.lowest), abs(values.highest))
     if not standardise:
-        if np.any(present):
-            require_spread(float(np.max(np.abs(present))), name)
+        if largest > 0:
+            require_spread(largest, name)
         return TargetScaling(chosen, 0.0, 1.0)
-    if np.all(present == present[0]):
-        which = "its only value is" if len(present) == 1 else f"all its {len(present)} values are"
-        raise ValueError(f"{name!r} never changes: {which} {present[0]:g}, so there is nothing to learn")
-    transformed = chosen.forward(present)
-    deviation = float(np.std(transformed))
-    require_spread(deviation, name)
-    return TargetScaling(chosen, float(np.mean(transformed)), deviation)
+    if values.lowest == values.highest:
+        which = "its only value is" if values.num == 1 else f"all its {values.num} values are"
+        raise ValueError(f"{name!r} never changes: {which} {values.lowest:g}, so there is nothing to learn")
+    require_spread(transformed.deviation, name)
+    return TargetScaling(chosen, transformed.mean, transformed.deviation)
 
 
 def find_lon_lat(names: Sequence[str]) -> tuple[str, str] | None:

@@ -15,7 +15,15 @@ from weft.inference.executor import Executor, running_on
 if TYPE_CHECKING:
     import distributed
 
-__all__ = ["active_client", "cluster", "executor_for", "is_dask_client", "num_workers", "tasks_on"]
+__all__ = [
+    "active_client",
+    "cluster",
+    "executor_for",
+    "is_dask_client",
+    "num_workers",
+    "shared_folder",
+    "tasks_on",
+]
 
 logger = logging.getLogger("weft")
 
@@ -26,6 +34,9 @@ WORKER_ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
 }
+
+# What has to be said before a worker is started: memory that it frees in one thread is then free for all, and goes back to the system.
+NANNY_SETTINGS = {"distributed.nanny.pre-spawn-environ.MALLOC_ARENA_MAX": "1"}
 
 
 def executor_for(client: Any) -> Executor:
@@ -89,6 +100,7 @@ def cluster(
                 yield processes
             return
     require("dask", "a scheduler's address")
+    import dask
     import distributed
 
     if workers is None:
@@ -97,6 +109,7 @@ def cluster(
             yield client
         return
     with (
+        dask.config.set(NANNY_SETTINGS),
         distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
@@ -121,6 +134,16 @@ def _joined(scheduler: str | None) -> "distributed.Client":
 def is_dask_client(client: Any) -> "TypeGuard[distributed.Client]":
     """Whether it is a client of Dask; None and processes of this machine are not."""
     return client is not None and not isinstance(client, Executor)
+
+
+def shared_folder() -> str | None:
+    """Where Dask has been told to keep what does not fit into memory, which all workers see; None for this machine's own place."""
+    if "dask" not in sys.modules:
+        return None
+    import dask
+
+    found: str | None = dask.config.get("temporary-directory", None)
+    return found
 
 
 def num_workers(client: "distributed.Client") -> int:

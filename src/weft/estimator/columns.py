@@ -23,6 +23,7 @@ __all__ = [
     "Roles",
     "make_roles",
     "read_measurements",
+    "read_packed",
     "read_to_learn",
     "roles_among",
 ]
@@ -312,13 +313,13 @@ def read_to_learn(table: Table | PackedTable, named: Roles) -> tuple[Roles, Meas
     """Columns to learn from, and their roles by what they hold."""
     if isinstance(table, PackedTable):
         roles = named.seen_in(as_table(table.places.each))
-        return roles, _read_packed(table, roles)
+        return roles, read_packed(table, roles)
     roles = named.seen_in(table)
     return roles, read_measurements(table, roles, with_target=True)
 
 
 @timing("read")
-def _read_packed(table: PackedTable, roles: Roles) -> PackedMeasurements:
+def read_packed(table: PackedTable, roles: Roles) -> PackedMeasurements:
     times, places = as_table(table.times.each), as_table(table.places.each)
     values = table.numbers[roles.target]
     space = {name: roles.read(places, name) for name in roles.where}

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: MIT
 """Learning from rows: their units, a model to start from, its parameters, and the posterior."""
 
+import abc
 import dataclasses
+import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from weft.arrays import require_whole
 from weft.data.area_points import read_members
 from weft.data.clock import Binning
-from weft.data.observations import Observations, take_rows
+from weft.data.observations import Observations, places_repeat, take_rows
+from weft.data.scaling import TargetScaling
 from weft.estimator.budget import LEARNING_WORK, Stretches, choose_stretches, work_of_model
 from weft.estimator.building import Start, build_start, improve_start, with_pseudo_points
 from weft.estimator.calibration import tails_of_places
@@ -43,7 +46,9 @@ from weft.training.fitting import FitResult, Outcome, fit
 from weft.training.neighbourhoods import Neighbourhoods, find_neighbourhoods
 
 __all__ = [
+    "MOST_LOOKED_AT",
     "Learned",
+    "Whole",
     "answer_with_habits",
     "chosen_stretches",
     "learn",
@@ -54,6 +59,7 @@ __all__ = [
     "options_among",
     "small_parts",
     "start_for",
+    "stretches_looked_at",
     "translation_for",
 ]
 
@@ -68,6 +74,10 @@ _NATS_OF_BLOCKS = 0.2
 _ITERATIONS_AGAIN = 8
 # Work of an evaluation of all blocks together: half a second on a core.
 _BLOCKS_WORK = 4e9
+# Rows that are looked at while learning: of more, those of stretches of the series, which one process holds at some 100 bytes each. Where
+# places are so many that these would be few times, there are up to four times as many: few times tell little of what is slow.
+MOST_LOOKED_AT = 1_000_000
+FEWEST_TIMES_LOOKED_AT = 240
 # What places may have of their own, in the order in which it is found.
 HABITS_TO_FIND = ("shift", "level", "noise")
 
@@ -80,6 +90,21 @@ class Learned(NamedTuple):
     binning: Binning | None
 
 
+class Whole(abc.ABC):
+    """A table of which only some rows are here to learn from: what all of them are like, and who answers given all of them."""
+
+    target: TargetScaling
+    target_sd: float
+    num_rows: int
+    num_missing: int
+    # Of each time, in the order of the measurements that are here.
+    rows_of_times: Int[np.ndarray, " time"]
+
+    @abc.abstractmethod
+    def posterior(self, translation: Translation, model: Model, habits: tuple[Habit, ...]) -> Posterior:
+        """The posterior of `model`, the field's, given all rows, with these habits."""
+
+
 def options_among(arguments: Mapping[str, Any]) -> Options:
     """An estimator's arguments as they are now, checked as far as no table is needed for it."""
     options = Options(**arguments)
@@ -88,7 +113,10 @@ def options_among(arguments: Mapping[str, Any]) -> Options:
     return options
 
 
-def translation_for(options: Options, roles: Roles, rows: Measurements | PackedMeasurements) -> Translation:
+def translation_for(
+    options: Options, roles: Roles, rows: Measurements | PackedMeasurements, target: TargetScaling | None = None
+) -> Translation:
+    """Units of these rows; of the target those given, if any are."""
     likelihood = likelihood_from(options.likelihood)
     if options.transform is not None and not isinstance(options.transform, str):
         raise ValueError(f"transform must be one name, as there is one target; it is {options.transform!r}")
@@ -114,17 +142,29 @@ def translation_for(options: Options, roles: Roles, rows: Measurements | PackedM
         by_rows=models_rows(options),
         time_format=options.time_format,
         local=roles.local,
+        target=target,
     )
 
 
 @timing("learn")
-def learn(options: Options, roles: Roles, rows: Measurements | PackedMeasurements, **fit_options: Any) -> Learned:
-    """Everything from rows; `fit_options` go to `weft.fit`."""
-    translation = translation_for(options, roles, rows)
-    binning = rows.binning(translation.clock, roles.time)
+def learn(
+    options: Options,
+    roles: Roles,
+    rows: Measurements | PackedMeasurements,
+    *,
+    whole: Whole | None = None,
+    **fit_options: Any,
+) -> Learned:
+    """Everything from rows; `fit_options` go to `weft.fit`. Where these are some of a `whole` table, that answers given all."""
+    translation = translation_for(options, roles, rows, None if whole is None else whole.target)
+    binning = (
+        rows.binning(translation.clock, roles.time)
+        if whole is None
+        else translation.clock.binning(rows.time, roles.time, whole.rows_of_times)
+    )
     if binning is not None and options.time_step == AUTO:
         binning = dataclasses.replace(binning, is_chosen=True)
-    data = translation.observations(rows)
+    data, everything = _to_look_at(options, translation, rows, whole)
     habits = names_of_habits(options) if isinstance(likelihood_from(options.likelihood), Gaussian) else ()
     # Dates before anything is learned: rows a day late look like noise, and like a field that forgets overnight.
     shift = find_shift(None, data, translation.num_space) if "shift" in habits else None
@@ -149,6 +189,7 @@ def learn(options: Options, roles: Roles, rows: Measurements | PackedMeasurement
         names=habits,
         num_space=translation.num_space,
         num_map=translation.num_space - translation.scaling.marks.num_columns,
+        everything=everything,
     )
     assert rows.values is not None
     fitted = Fitted(
@@ -157,12 +198,47 @@ def learn(options: Options, roles: Roles, rows: Measurements | PackedMeasurement
         names=names_by_scale(start.names, result.model),
         posterior=posterior,
         converged=result.converged,
-        target_sd=float(np.nanstd(rows.values)),
-        num_rows=rows.num_rows,
-        num_missing=rows.num_missing,
+        target_sd=float(np.nanstd(rows.values)) if whole is None else whole.target_sd,
+        num_rows=(rows if whole is None else whole).num_rows,
+        num_missing=(rows if whole is None else whole).num_missing,
         trials=tuple(str(trial) for trial in start.trials),
     )
     return Learned(fitted, result, binning)
+
+
+# The posterior of a field's model with the habits of places, given all rows.
+Everything = Callable[[Model, tuple[Habit, ...]], Posterior]
+
+
+def _to_look_at(
+    options: Options, translation: Translation, rows: Measurements | PackedMeasurements, whole: Whole | None
+) -> tuple[Observations, Everything | None]:
+    """The rows to learn from, and who answers given all where these are not all."""
+    data = translation.observations(rows)
+    if whole is not None:
+        # Times that other rows have are not theirs.
+        return take_rows(data, np.arange(data.num_rows)), functools.partial(whole.posterior, translation)
+    is_gaussian = isinstance(likelihood_from(options.likelihood), Gaussian)
+    if not is_gaussian or not models_rows(options) or not places_repeat(data):
+        return data, None
+    chosen = stretches_looked_at(data.layout.counts)
+    if chosen is None:
+        return data, None
+
+    def given_all(model: Model, habits: tuple[Habit, ...]) -> Posterior:
+        return with_habits(lambda told: answering(options, model, told, translation.num_space), data, habits)
+
+    return take_rows(data, np.flatnonzero(chosen[np.asarray(data.grouping.time_of_row)])), given_all
+
+
+def stretches_looked_at(
+    counts: Float[np.ndarray, " time"] | Int[np.ndarray, " time"],
+) -> Bool[np.ndarray, " time"] | None:
+    """Which times of a table are looked at while learning, of those with so many rows each; None for all."""
+    enough = FEWEST_TIMES_LOOKED_AT * float(np.mean(counts))
+    most = float(np.clip(enough, MOST_LOOKED_AT, 4 * MOST_LOOKED_AT))
+    stretches = choose_stretches(np.asarray(counts, dtype=np.float64), most)
+    return None if stretches is None else stretches.chosen
 
 
 def start_for(options: Options, translation: Translation, data: Observations) -> Start:
@@ -326,10 +402,12 @@ def answer_with_habits(
     names: tuple[str, ...],
     num_space: int,
     num_map: int | None = None,
+    everything: Everything | None = None,
 ) -> tuple[FitResult, Posterior]:
     """The posterior with the habits that places have, and the result of the climbs it took; `dated` are those known already.
 
-    The first `num_space` columns of places tell who has habits of its own; of these `num_map` say where, all unless given.
+    The first `num_space` columns of places tell who has habits of its own; of these `num_map` say where, all unless given. `everything`
+    is who answers in the end, where `data` are not all rows.
     """
     told = tell(dated, data)
     # Columns of space that are no map, such as one of kinds, have no neighbourhoods.
@@ -340,9 +418,14 @@ def answer_with_habits(
         strengthened = model if own is None else own.strengthened(model)
         return lambda data: answering(options, strengthened, data, num_space)
 
-    field = given(result.model)(told)
+    def given_all(model: Model, habits: tuple[Habit, ...]) -> Posterior:
+        if everything is None:
+            return with_habits(given(model), data, habits)
+        return everything(model if own is None else own.strengthened(model), habits)
+
     if result.outcome is Outcome.INTERRUPTED:
-        return result, with_habits(given(result.model), data, dated)
+        return result, given_all(result.model, dated)
+    field = given(result.model)(told)
     later = tuple(name for name in names if name != "shift")
     level = find_habits(tuple(name for name in later if name == "level"), field, told, num_space)
     if level and len(learned_from) == 1:
@@ -364,15 +447,13 @@ def answer_with_habits(
         asked = tell((*dated, *level), some)
         noise = find_habits(of_places, field if some is data else given(result.model)(asked), asked, num_space)
     habits = (*dated, *level, *noise)
-    model = field_model(habits, result.model)
-    field_of = given(model)
+    of_field = field_model(habits, result.model)
     if "noise" in names:
-        tails = tails_of_places(
-            field_of, model, some, habits, num_space=num_space if num_map is None else num_map, seed=options.seed
-        )
+        num_where = num_space if num_map is None else num_map
+        tails = tails_of_places(given(of_field), of_field, some, habits, num_space=num_where, seed=options.seed)
         habits = habits if tails is None else (*habits, tails)
     # The field has seen just these rows already where nobody has a habit.
-    return result, with_habits(field_of, data, habits) if habits else field
+    return result, given_all(of_field, habits) if habits or everything is not None else field
 
 
 def _own_of_neighbourhoods(

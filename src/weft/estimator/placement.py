@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.arrays import require_whole
-from weft.data.observations import Observations
+from weft.data.observations import Observations, Outline
 from weft.data.places import distinct_places
 from weft.estimator.budget import PASS_WORK, work_of
 from weft.kernels import Alike, Averages, Kernel, Product, SumSeparable
@@ -35,7 +35,7 @@ def check_pseudo_points(setting: Any) -> None:
 
 
 def choose_pseudo_points(
-    setting: Any, data: Observations, num_space: int, kernel: SumSeparable, *, seed: int
+    setting: Any, data: Observations | Outline, num_space: int, kernel: SumSeparable, *, seed: int
 ) -> Points | None:
     """Pseudo-points as a model takes them, or None for exact inference.
 
@@ -61,18 +61,18 @@ def choose_pseudo_points(
     has_kinds = any(isinstance(kernel_of, Alike | Averages) for kernel_of in _factors(kernel))
     if is_auto or has_kinds:
         has_slopes = num_covariates > 0 and any(isinstance(component.space, Product) for component in kernel.components)
-        given = _at_one(data, num_space) if has_slopes else data
+        given = _at_one(data, num_space) if has_slopes and isinstance(data, Observations) else data
         return place(given, most if is_auto else int(setting), method="greedy", kernel=kernel, seed=seed)
     # Kilometres and deviations differ in size; each column counts alike.
     deviations = distinct.std(axis=0)
     scale = np.where(deviations > 0, deviations, 1.0)
-    of_row = np.asarray(data.grouping.place_of_row)
-    return padded(place((space / scale)[of_row], int(setting), seed=seed) * scale, num_covariates)
+    by_row = np.repeat(space / scale, data.rows_of_places, axis=0)
+    return padded(place(by_row, int(setting), seed=seed) * scale, num_covariates)
 
 
-def most_points(data: Observations, num_distinct: int, kernel: SumSeparable) -> int:
+def most_points(data: Observations | Outline, num_distinct: int, kernel: SumSeparable) -> int:
     """How many pseudo-points a component may have by the budget of a pass; all distinct places if they may be."""
-    counts = np.asarray(data.grouping.layout.counts)
+    counts = np.asarray(data.layout.counts)
     latent = [component.time.state_space().size for component in kernel.components]
     width = data.places.shape[1]
 

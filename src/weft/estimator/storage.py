@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from weft.data.clock import Binning
+from weft.data.on_disk import FileArrays
 from weft.data.schema import require_finite
 from weft.estimator.columns import LINEAR, Roles
 from weft.estimator.fitted import Fitted
@@ -43,7 +44,7 @@ class StoredSeveral(NamedTuple):
     targets: dict[str, Stored]
 
 
-def to_plain_estimator(stored: Stored | StoredSeveral, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+def to_plain_estimator(stored: Stored | StoredSeveral, arrays: FileArrays, *, with_rows: bool) -> dict[str, Any]:
     """JSON of an estimator; its arrays are appended to `arrays`."""
     if isinstance(stored, Stored):
         return _to_plain(stored, arrays) | {"posterior": stored.fitted.posterior.to_plain(arrays, with_rows=with_rows)}
@@ -57,7 +58,7 @@ def to_plain_estimator(stored: Stored | StoredSeveral, arrays: list[np.ndarray],
     }
 
 
-def _plain_arguments(arguments: Mapping[str, Any], arrays: list[np.ndarray]) -> dict[str, Any]:
+def _plain_arguments(arguments: Mapping[str, Any], arrays: FileArrays) -> dict[str, Any]:
     """What was given; a table of the points of areas is not kept, as the units of the columns of space have them."""
     given = arguments["areas"]
     kept = dict(arguments) | {
@@ -66,7 +67,7 @@ def _plain_arguments(arguments: Mapping[str, Any], arrays: list[np.ndarray]) -> 
     return {name: to_plain(_as_tuples(value), arrays) for name, value in kept.items()}
 
 
-def _to_plain(stored: Stored, arrays: list[np.ndarray]) -> dict[str, Any]:
+def _to_plain(stored: Stored, arrays: FileArrays) -> dict[str, Any]:
     """All but the posterior."""
     fitted = stored.fitted
     return {
@@ -84,7 +85,7 @@ def _to_plain(stored: Stored, arrays: list[np.ndarray]) -> dict[str, Any]:
     }
 
 
-def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Stored | StoredSeveral:
+def from_plain_estimator(plain: dict[str, Any], arrays: FileArrays) -> Stored | StoredSeveral:
     """What `to_plain_estimator` was given; ValueError where it is not there. Needs float64."""
     if "targets" not in plain:
         return _from_plain(plain, arrays)
@@ -101,7 +102,7 @@ def from_plain_estimator(plain: dict[str, Any], arrays: list[np.ndarray]) -> Sto
     return StoredSeveral(arguments, rank, {each.fitted.roles.target: each for each in stored})
 
 
-def _from_plain(plain: dict[str, Any], arrays: list[np.ndarray], posterior: Posterior | None = None) -> Stored:
+def _from_plain(plain: dict[str, Any], arrays: FileArrays, posterior: Posterior | None = None) -> Stored:
     """What a file, or the part of one target, says; the posterior is in it where it is not given."""
     try:
         if posterior is None:
@@ -193,7 +194,7 @@ def _as_tuples(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _plain_result(result: FitResult, arrays: list[np.ndarray]) -> dict[str, Any]:
+def _plain_result(result: FitResult, arrays: FileArrays) -> dict[str, Any]:
     """Every field of the result but the model, which is the posterior's."""
     plain = {field.name: getattr(result, field.name) for field in dataclasses.fields(result) if field.name != "model"}
     return plain | {
@@ -205,7 +206,7 @@ def _plain_result(result: FitResult, arrays: list[np.ndarray]) -> dict[str, Any]
     }
 
 
-def _read_result(plain: dict[str, Any], model: Model, arrays: list[np.ndarray]) -> FitResult:
+def _read_result(plain: dict[str, Any], model: Model, arrays: FileArrays) -> FitResult:
     special = {
         "history": tuple(Iteration(*map(_number, step)) for step in plain["history"]),
         "starts": tuple(_number(start) for start in plain["starts"]),
@@ -221,9 +222,9 @@ def _number(plain: float | int | None) -> Any:
     return np.nan if plain is None else plain
 
 
-def _plain_numbers(named: dict[str, np.ndarray] | None, arrays: list[np.ndarray]) -> dict[str, Any] | None:
+def _plain_numbers(named: dict[str, np.ndarray] | None, arrays: FileArrays) -> dict[str, Any] | None:
     return None if named is None else {name: to_plain(value, arrays) for name, value in named.items()}
 
 
-def _read_numbers(plain: dict[str, Any] | None, arrays: list[np.ndarray]) -> Any:
+def _read_numbers(plain: dict[str, Any] | None, arrays: FileArrays) -> Any:
     return None if plain is None else {name: from_plain(value, arrays) for name, value in plain.items()}

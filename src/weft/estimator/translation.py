@@ -151,15 +151,18 @@ def learn_translation(
     local: tuple[str, ...] = (),
     area: str | None = None,
     members: Members | None = None,
+    target: TargetScaling | None = None,
 ) -> Translation:
     """The translation of these rows; rows nothing can be learned from are refused in a sentence.
 
+    `target` is that of more rows than these, where it is known.
     A `time_step` of "auto" is one where it is worth it, which depends on whether models may be of rows (`by_rows`).
     """
     if rows.num_rows == 0:
         raise ValueError("the table has no rows; give at least a few measurements")
     assert rows.values is not None
-    target = learn_target(rows.values, transform, name=target_name, standardise=standardise)
+    if target is None:
+        target = learn_target(rows.values, transform, name=target_name, standardise=standardise)
     present = ~np.isnan(rows.values)
     if present.sum() < 2:
         raise ValueError(f"only one row has a value of {target_name!r}; a model needs more than one")

@@ -9,13 +9,14 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.arrays import require_whole
-from weft.data.observations import Observations, places_repeat, take_rows
+from weft.data.observations import Observations, Outline, places_repeat, take_rows
 from weft.data.places import distinct_places
 from weft.engines.dense import DenseEngine
 from weft.estimator.budget import PASS_WORK, Stretches, choose_stretches
 from weft.estimator.placement import choose_pseudo_points
 from weft.inference.division import Division, work_of_regions
 from weft.inference.exact_work import exact_work
+from weft.inference.on_disk import PosteriorOnDisk
 from weft.inference.posterior import Posterior
 from weft.inference.prior import own_features, signal_variances_at, time_variances_at
 from weft.inference.regional import RegionalPosterior, condition_regions
@@ -29,6 +30,8 @@ from weft.phases import timing
 
 __all__ = [
     "answering",
+    "exact_model",
+    "num_asked",
     "one_model",
     "regional_of",
     "regions_table",
@@ -63,8 +66,8 @@ def answering(options: Options, model: Model, data: Observations, num_space: int
     one = one_model(options, model, data, num_space)
     if one is not None:
         return condition(one, data, power=options.power, engine=options.engine)
-    asked = None if isinstance(options.regions, str) or options.regions is None else int(options.regions)
-    found = condition_regions(_exact(model), data, num_regions=asked, engine=options.engine)
+    asked = num_asked(options)
+    found = condition_regions(exact_model(model), data, num_regions=asked, engine=options.engine)
     if asked is None:
         logger.info(
             "%d regions answer, each exactly: the pseudo-points that one model may have would leave too much unexplained",
@@ -73,7 +76,7 @@ def answering(options: Options, model: Model, data: Observations, num_space: int
     return found
 
 
-def one_model(options: Options, model: Model, data: Observations, num_space: int) -> Model | None:
+def one_model(options: Options, model: Model, data: Observations | Outline, num_space: int) -> Model | None:
     """The model that answers for all of `data` as `answering` says, exact or with pseudo-points; None where regions do."""
     check_regions(options.regions)
     may_have_regions = isinstance(options.pseudo_points, str) and data.places.shape[1] == num_space
@@ -81,7 +84,7 @@ def one_model(options: Options, model: Model, data: Observations, num_space: int
         return model
     if not isinstance(options.regions, str):
         return None
-    exact = _exact(model)
+    exact = exact_model(model)
     if _is_cheap(exact, data):
         return exact
     if places_repeat(data) or not model.is_exact:
@@ -91,11 +94,12 @@ def one_model(options: Options, model: Model, data: Observations, num_space: int
     return None
 
 
-def _exact(model: Model) -> Model:
+def exact_model(model: Model) -> Model:
+    """The same without pseudo-points."""
     return Model(model.kernel, model.likelihood, None, model.mean)
 
 
-def _with_points(options: Options, model: Model, data: Observations, num_space: int) -> Model:
+def _with_points(options: Options, model: Model, data: Observations | Outline, num_space: int) -> Model:
     """The model with pseudo-points: its own, or those that its kernel as learned asks for."""
     if not model.is_exact:
         return model
@@ -112,6 +116,11 @@ def _noise_variance(model: Model) -> float:
     return 0.1 * sum(float(part.variance) for part in model.components)
 
 
+def num_asked(options: Options) -> int | None:
+    """How many regions were asked for; None where nobody said."""
+    return None if isinstance(options.regions, str) or options.regions is None else int(options.regions)
+
+
 def check_regions(setting: Any) -> None:
     if setting is None or (isinstance(setting, str) and setting == "auto"):
         return
@@ -120,15 +129,15 @@ def check_regions(setting: Any) -> None:
     require_whole("regions", setting, 1)
 
 
-def _is_cheap(exact: Model, data: Observations) -> bool:
+def _is_cheap(exact: Model, data: Observations | Outline) -> bool:
     """Whether a pass with every place a pseudo-point keeps to the budget."""
-    work = exact_work(exact, len(data.places), data.grouping.layout)
+    work = exact_work(exact, len(data.places), data.layout)
     by_matrix = work.by_matrix / MATRIX_SHARE if data.num_rows <= DenseEngine().most_rows else np.inf
     searches = 1 if isinstance(exact.likelihood, Gaussian) else 8
     return searches * min(work.by_chain, by_matrix) <= PASS_WORK
 
 
-def unexplained_variance(model: Model, data: Observations) -> float:
+def unexplained_variance(model: Model, data: Observations | Outline) -> float:
     """Variance of f that the model's basis leaves unexplained, on average over (some of) the places of the data."""
     every = max(1, len(data.places) // PLACES_LOOKED_AT)
     by_component = np.asarray(own_features(model, data.places[::every]).unexplained)
@@ -136,11 +145,17 @@ def unexplained_variance(model: Model, data: Observations) -> float:
     return float(np.mean(np.sum(by_component * in_time, axis=1)))
 
 
-def regional_of(posterior: Posterior) -> RegionalPosterior | None:
-    """The regions that answer, behind whatever habits places have; None where one model does."""
+def field_of(posterior: Posterior) -> Posterior:
+    """What is behind whatever habits places have."""
     while isinstance(posterior, PosteriorWithHabits):
         posterior = posterior.field
-    return posterior if isinstance(posterior, RegionalPosterior) else None
+    return posterior
+
+
+def regional_of(posterior: Posterior) -> RegionalPosterior | None:
+    """The regions that answer from rows in memory; None where one model does, or rows are elsewhere."""
+    field = field_of(posterior)
+    return field if isinstance(field, RegionalPosterior) else None
 
 
 def stretches_to_ask(posterior: Posterior, times: Float[np.ndarray, " row"], most: float) -> Stretches | None:
@@ -175,6 +190,13 @@ def rows_to_ask(posterior: Posterior, data: Observations) -> Observations:
 
 def who_answers(posterior: Posterior) -> list[str]:
     """A line on the regions that answer, or on what the pseudo-points of one model leave unexplained; none where it is exact."""
+    field = field_of(posterior)
+    if isinstance(field, PosteriorOnDisk):
+        most = max(len(region.rows) for region in field.division.regions)
+        return [
+            f"{field.num_regions:,} regions answer, each exactly from up to {most:,} places, whose rows are in files: nothing is left "
+            "unexplained"
+        ]
     regional = regional_of(posterior)
     if regional is not None:
         most = max(len(region.rows) for region in regional.division.regions)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.spatial import cKDTree
 
-from weft.data.observations import REPEATS, Observations, places_repeat
+from weft.data.observations import REPEATS, Observations, Outline, places_repeat
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema, check_arrays
 from weft.inference.cuts import Cuts, Shares, cut, surroundings
@@ -17,7 +17,7 @@ from weft.inference.exact_work import exact_work, regular, rows_work
 from weft.inference.nearness import Nearness, learn_nearness, num_coordinates
 from weft.model import Model
 
-__all__ = ["Division", "Heard", "Region", "divide", "num_regions_within", "work_of_regions"]
+__all__ = ["Division", "Heard", "Region", "divide", "divide_places", "num_regions_within", "work_of_regions"]
 
 # One pass over all regions, in operations: some twenty seconds on a core.
 REGIONS_WORK = 2.5e11
@@ -123,13 +123,13 @@ class Division:
         }
 
     @classmethod
-    def from_plain(cls, model: Model, data: Observations, plain: dict[str, Any]) -> "Division":
-        """The division of `data` that `to_plain` told of; ValueError where it cannot be one."""
+    def from_plain(cls, model: Model, shape: tuple[int, int], plain: dict[str, Any]) -> "Division":
+        """The division that `to_plain` told of, of so many rows at places of so many columns; ValueError where it cannot be one."""
         with_times = plain["with_times"]
         if not isinstance(with_times, bool):
             raise ValueError(f"its 'with_times' is {with_times!r}, not true or false")
-        width = data.places.shape[1]
-        sizes = {"row": data.num_rows, "coordinate": num_coordinates(model, with_times, width)}
+        num_rows, width = shape
+        sizes = {"row": num_rows, "coordinate": num_coordinates(model, with_times, width)}
         part = check_arrays(SCHEMA, plain, sizes)
         cuts = Cuts(*(part[f"cut_{field.name}"] for field in dataclasses.fields(Cuts)))
         cuts.check()
@@ -167,11 +167,32 @@ def divide(model: Model, data: Observations, *, num_regions: int | None = None) 
     times = data.row_times if with_times else np.full(len(data.places), data.times[0])
     places = data.row_places if with_times else data.places
     point_of_row = np.arange(data.num_rows) if with_times else place_of_row
+    size = region_size(model, data, with_times) if num_regions is None else 0
+    return _divide_points(model, times, places, point_of_row, (size, num_regions), with_times=with_times)
+
+
+def divide_places(model: Model, outline: Outline, *, num_regions: int | None = None) -> Division:
+    """The same of rows that are elsewhere, at places that are seen again and again: `rows` of a region are numbers of places."""
+    size = region_size(model, outline, with_times=False) if num_regions is None else 0
+    times = np.full(len(outline.places), outline.times[0])
+    each = np.arange(len(outline.places))
+    return _divide_points(model, times, outline.places, each, (size, num_regions), with_times=False)
+
+
+def _divide_points(
+    model: Model,
+    times: Float[np.ndarray, " point"],
+    places: Float[np.ndarray, "point dim"],
+    point_of_row: Int[np.ndarray, " row"],
+    wanted: tuple[int, int | None],
+    *,
+    with_times: bool,
+) -> Division:
+    """Regions of points; `wanted` is how many of them a region is to see, and how many regions there are to be if that was said."""
     nearness = learn_nearness(model, times, places, with_times=with_times)
     points = nearness(times, places)
-    size = region_size(model, data, with_times) if num_regions is None else 0
-    wanted = num_regions if num_regions is not None else _num_cores(len(points), size)
-    cuts = cut(points, max(1, wanted))
+    size, num_regions = wanted
+    cuts = cut(points, max(1, num_regions if num_regions is not None else _num_cores(len(points), size)))
     core_size = -(-len(points) // cuts.num_cells)
     size = max(size, 3 * core_size, core_size + FEWEST_AROUND)
     cell = cuts.cell_of(points)
@@ -230,7 +251,7 @@ def _region(
     return Region(rows, np.isin(rows, own), depth)
 
 
-def region_size(model: Model, data: Observations, with_times: bool) -> int:
+def region_size(model: Model, data: Observations | Outline, with_times: bool) -> int:
     """How many points a region is to see: as many as the budget of a pass allows."""
     within = [size for size in SIZES if _work_of_pass(model, data, size, with_times) <= REGIONS_WORK]
     return max(within, default=SIZES[0])
@@ -252,7 +273,7 @@ def work_of_regions(model: Model, data: Observations) -> float:
     return _work_of_pass(model, data, region_size(model, data, with_times), with_times)
 
 
-def _work_of_pass(model: Model, data: Observations, size: int, with_times: bool) -> float:
+def _work_of_pass(model: Model, data: Observations | Outline, size: int, with_times: bool) -> float:
     """Operations of a pass over regions that see so many points each."""
     num_points = data.num_rows if with_times else len(data.places)
     if with_times:

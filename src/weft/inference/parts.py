@@ -14,6 +14,7 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.data.layout import Layout
 from weft.data.observations import ROW_EXTRAS, Observations
+from weft.data.on_disk import FileArrays
 from weft.data.schema import Numbers, Schema, check_arrays, require_finite
 from weft.engines.base import Engine
 from weft.engines.choose import check_engine_name, engine_name
@@ -65,7 +66,7 @@ class Parts(TypedDict):
     batches: tuple[Observations, ...]
 
 
-def to_plain_parts(parts: Parts, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+def to_plain_parts(parts: Parts, arrays: FileArrays, *, with_rows: bool) -> dict[str, Any]:
     """JSON of the parts; their arrays are appended to `arrays`."""
 
     def keep(array: Any) -> Any:
@@ -94,7 +95,7 @@ def to_plain_parts(parts: Parts, arrays: list[np.ndarray], *, with_rows: bool) -
     return plain
 
 
-def plain_rows(data: Observations, arrays: list[np.ndarray]) -> dict[str, Any]:
+def plain_rows(data: Observations, arrays: FileArrays) -> dict[str, Any]:
     """JSON of the rows themselves."""
     columns = {
         "times": data.row_times,
@@ -105,7 +106,7 @@ def plain_rows(data: Observations, arrays: list[np.ndarray]) -> dict[str, Any]:
     return {name: to_plain(None if column is None else np.asarray(column), arrays) for name, column in columns.items()}
 
 
-def from_plain_parts(plain: dict[str, Any], arrays: list[np.ndarray]) -> Parts:
+def from_plain_parts(plain: dict[str, Any], arrays: FileArrays) -> Parts:
     """The parts that `to_plain_parts` was given; KeyError, TypeError or ValueError where they are not there."""
     model = from_plain(plain["model"], arrays)
     if not isinstance(model, Model):
@@ -140,7 +141,7 @@ def from_plain_parts(plain: dict[str, Any], arrays: list[np.ndarray]) -> Parts:
     )
 
 
-def rows_from_plain(plain: dict[str, Any], arrays: list[np.ndarray]) -> Observations:
+def rows_from_plain(plain: dict[str, Any], arrays: FileArrays) -> Observations:
     """The rows that `plain_rows` was given."""
     # Version 0.1 knew no limits.
     written = {name: {"value": None} for name in ROW_EXTRAS} | plain

@@ -18,6 +18,7 @@ import weft.likelihoods
 import weft.model
 import weft.state_space.basis
 import weft.state_space.fourier
+from weft.data.on_disk import FileArrays
 from weft.domains import Parametrised
 from weft.engines.base import Engine
 from weft.model import Model, as_bases
@@ -73,7 +74,7 @@ def registered_class(group: str, name: str, package: str) -> type:
     return kind
 
 
-def to_plain(value: Any, arrays: list[np.ndarray]) -> Any:
+def to_plain(value: Any, arrays: FileArrays) -> Any:
     """`value` as JSON; its arrays are appended to `arrays`."""
     if isinstance(value, eqx.Module):
         name = type(value).__name__
@@ -98,7 +99,7 @@ def to_plain(value: Any, arrays: list[np.ndarray]) -> Any:
     return {"array": len(arrays) - 1}
 
 
-def from_plain(plain: Any, arrays: list[np.ndarray]) -> Any:
+def from_plain(plain: Any, arrays: FileArrays) -> Any:
     """What `to_plain` was given; ValueError where `plain` does not describe such a thing."""
     match plain:
         case {"value": None | bool() | int() | float() | str() as value}:

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from weft.arrays import AnyArray, ArrayLike
 from weft.data.archive import write_archive
 from weft.data.observations import Observations, limits_per_row, numbers_per_row
+from weft.data.on_disk import FileArrays
 from weft.data.scaling import TargetScaling
 from weft.inference.prediction import IDENTITY, Emission, Marginals, Prediction
 from weft.likelihoods import RowExtras
@@ -141,7 +142,7 @@ class Posterior(abc.ABC):
         """The same parameters given these rows and no others."""
 
     @abc.abstractmethod
-    def to_plain(self, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+    def to_plain(self, arrays: FileArrays, *, with_rows: bool) -> dict[str, Any]:
         """JSON that `storage.read_posterior` makes this again from, under the name of its kind; arrays are appended to `arrays`."""
 
     def predict(
@@ -181,7 +182,7 @@ class Posterior(abc.ABC):
 
         With `rows`, the observations themselves go in too: an update that has to start again needs them.
         """
-        arrays: list[np.ndarray] = []
+        arrays: FileArrays = []
         # Down here, because that is the list of all kinds, of which this is the interface.
         from weft.inference.storage import read_posterior
 

@@ -19,6 +19,7 @@ from jaxtyping import Float
 
 from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
 from weft.data.observations import Observations, take_rows
+from weft.data.on_disk import FileArrays
 from weft.engines.base import Engine
 from weft.engines.choose import check_engine_name, engine_name
 from weft.engines.cpu.threads import num_processors
@@ -41,7 +42,15 @@ from weft.inference.sites import NOISE_FLOOR, Sites, check_problem, rows_of
 from weft.likelihoods import Gaussian, RowExtras
 from weft.model import Model
 
-__all__ = ["RegionalPosterior", "condition_regions"]
+__all__ = [
+    "Conditioned",
+    "RegionalPosterior",
+    "components_at",
+    "condition_regions",
+    "filtered_at",
+    "log_evidence_of",
+    "marginals_at",
+]
 
 logger = logging.getLogger("weft")
 
@@ -125,7 +134,7 @@ class RegionalPosterior(Posterior):
         """Each region's by its core's share of the rows it sees: to compare models of the same table by, and no more than that."""
         return sum(
             float(np.mean(region.is_core)) * evidence
-            for region, evidence in zip(self.division.regions, self._ask_all(_log_evidence), strict=True)
+            for region, evidence in zip(self.division.regions, self._ask_all(log_evidence_of), strict=True)
         )
 
     def habits(self) -> tuple[OwnOfPlaces, ...]:
@@ -159,17 +168,17 @@ class RegionalPosterior(Posterior):
     # --- answers at rows
 
     def marginals(self, times: ArrayLike, places: ArrayLike) -> Marginals:
-        return self._blended(times, places, _marginals)
+        return self._blended(times, places, marginals_at)
 
     def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
-        return self._blended(times, places, _filtered)
+        return self._blended(times, places, filtered_at)
 
     def components(self, times: ArrayLike, places: ArrayLike) -> tuple[Marginals, ...]:
         times, places = checked_rows(times, places, self.num_columns)
         if len(times) == 0:
             return (Marginals(np.empty(0), np.empty(0)),) * len(self.model.components)
         shares = self.division.shares(times, places)
-        answers = self._ask(shares, _components, times, places)
+        answers = self._ask(shares, components_at, times, places)
         return tuple(
             _average(shares, answers[:, number, 0], answers[:, number, 1], len(times))
             for number in range(len(self.model.components))
@@ -198,7 +207,7 @@ class RegionalPosterior(Posterior):
             return Seam(0.0, 0.0, 0)
         times, places = times[several], places[several]
         shares = self.division.shares(times, places)
-        answers = self._ask(shares, _marginals, times, places)
+        answers = self._ask(shares, marginals_at, times, places)
         # A region with a hundredth of the weight has a hundredth of the say; what counts is what a border would show.
         heard = shares.weight > 0.05
         lowest, highest = np.full((2, len(times)), np.nan)
@@ -209,7 +218,7 @@ class RegionalPosterior(Posterior):
         return Seam(float(apart.max()), float(np.quantile(apart, 0.95)), len(times))
 
     def _blended(
-        self, times: ArrayLike, places: ArrayLike, question: Callable[["_Conditioned", Any, Any], np.ndarray]
+        self, times: ArrayLike, places: ArrayLike, question: Callable[["Conditioned", Any, Any], np.ndarray]
     ) -> Marginals:
         times, places = checked_rows(times, places, self.num_columns)
         if len(times) == 0:
@@ -224,7 +233,7 @@ class RegionalPosterior(Posterior):
                 deviation[point] += weight * np.sqrt(np.maximum(answer[:, 1], 0.0))
         return Marginals(mean, deviation**2)
 
-    def _ask_all(self, question: Callable[["_Conditioned"], Any]) -> list[Any]:
+    def _ask_all(self, question: Callable[["Conditioned"], Any]) -> list[Any]:
         """`question` of every region there is, in their order."""
         return self._map(question, range(self.num_regions), [()] * self.num_regions)
 
@@ -376,7 +385,7 @@ class RegionalPosterior(Posterior):
     def emission(self, times: ArrayLike, places: ArrayLike, extra: RowExtras) -> LikelihoodEmission:
         return LikelihoodEmission(self.model.likelihood, extra)
 
-    def to_plain(self, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+    def to_plain(self, arrays: FileArrays, *, with_rows: bool) -> dict[str, Any]:
         """The rows are always inside: regions are conditioned on them when asked."""
         return {
             "kind": self.kind,
@@ -388,17 +397,17 @@ class RegionalPosterior(Posterior):
         }
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any], arrays: list[np.ndarray]) -> "RegionalPosterior":
+    def from_plain(cls, plain: dict[str, Any], arrays: FileArrays) -> "RegionalPosterior":
         model = from_plain(plain["model"], arrays)
         parts = {name: from_plain(part, arrays) for name, part in plain["division"].items()}
         data = rows_from_plain(plain["rows"], arrays)
         check_problem(model, data)
-        division = Division.from_plain(model, data, parts)
+        division = Division.from_plain(model, (data.num_rows, data.places.shape[1]), parts)
         engine = check_engine_name(plain["engine"])
         return cls(model, division, data, engine=engine, with_rows=bool(plain["with_rows"]))
 
 
-class _Conditioned:
+class Conditioned:
     """One region given `data`, whose places come first among `places`, conditioned as it is asked."""
 
     def __init__(self, model: Model, data: Observations, places: Float[np.ndarray, "place dim"], engine: str | Engine):
@@ -453,16 +462,16 @@ class _RegionsHere:
         most = max(len(region.rows) for region in division.regions)
         each = max(BYTES_A_ROW * most, 8 * most**2 if division.nearness.with_times else 0)
         self._most_kept = max(2 * num_processors(), KEPT_BYTES // each)
-        self._kept: OrderedDict[int, _Conditioned] = OrderedDict()
+        self._kept: OrderedDict[int, Conditioned] = OrderedDict()
         self._lock = threading.Lock()
 
-    def conditioned(self, number: int) -> _Conditioned:
+    def conditioned(self, number: int) -> Conditioned:
         with self._lock:
             if number in self._kept:
                 self._kept.move_to_end(number)
                 return self._kept[number]
         # Two threads that ask for one region at once each make it, and one is let go.
-        made = _Conditioned(self.model, *self.told_to(number), self.engine)
+        made = Conditioned(self.model, *self.told_to(number), self.engine)
         with self._lock:
             self._kept[number] = made
             while len(self._kept) > self._most_kept:
@@ -498,7 +507,7 @@ class _RegionHere:
     def __init__(self, regions: _RegionsHere, number: int):
         self.regions, self.number = regions, number
 
-    def conditioned(self) -> _Conditioned:
+    def conditioned(self) -> Conditioned:
         return self.regions.conditioned(self.number)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -516,9 +525,9 @@ class _RegionElsewhere(NamedTuple):
     told: bytes
     engine: str | Engine
 
-    def conditioned(self) -> _Conditioned:
+    def conditioned(self) -> Conditioned:
         data, places = pickle.loads(self.told)
-        return _Conditioned(self.model, data, places, self.engine)
+        return Conditioned(self.model, data, places, self.engine)
 
 
 def _answer(question: Callable[..., Any], region: _RegionHere | _RegionElsewhere, told: tuple[np.ndarray, ...]) -> Any:
@@ -537,41 +546,41 @@ def _in_turns(heard: Iterator[Heard]) -> Iterator[list[Heard]]:
         yield some
 
 
-def _log_evidence(one: _Conditioned) -> float:
+def log_evidence_of(one: Conditioned) -> float:
     return one.quickest.log_evidence
 
 
-def _fitted_values(one: _Conditioned) -> Float[np.ndarray, " row"]:
+def _fitted_values(one: Conditioned) -> Float[np.ndarray, " row"]:
     return one.quickest.fitted_values()
 
 
-def _one_step_ahead(one: _Conditioned) -> OneStepAhead:
+def _one_step_ahead(one: Conditioned) -> OneStepAhead:
     return one.posterior.one_step_ahead()
 
 
 # Questions about points, wherever the region is: one row of the answer a point.
 
 
-def _marginals(
-    one: _Conditioned, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
+def marginals_at(
+    one: Conditioned, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
 ) -> Float[np.ndarray, "query moment"]:
     return np.array(one.quickest.marginals(times, places)).T
 
 
-def _filtered(
-    one: _Conditioned, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
+def filtered_at(
+    one: Conditioned, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
 ) -> Float[np.ndarray, "query moment"]:
     return np.array(one.posterior.filtered(times, places)).T
 
 
-def _components(
-    one: _Conditioned, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
+def components_at(
+    one: Conditioned, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
 ) -> Float[np.ndarray, "query component moment"]:
     return np.array(one.quickest.components(times, places)).transpose(2, 0, 1)
 
 
 def _correction(
-    one: _Conditioned,
+    one: Conditioned,
     at_rows: Float[np.ndarray, "row draw"],
     noise: Float[np.ndarray, "row draw"],
     times: Float[np.ndarray, " query"],

@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
 from weft.data.layout import Layout
 from weft.data.observations import Observations
+from weft.data.on_disk import FileArrays
 from weft.data.places import distinct_places
 from weft.engines.base import Engine, Moments, shape_of_chain
 from weft.engines.choose import choose_engine
@@ -282,7 +283,7 @@ class SinglePosterior(Posterior):
     def given_only(self, data: Observations) -> "SinglePosterior":
         return condition(self.model, data, power=self.power, engine=self.engine)
 
-    def to_plain(self, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+    def to_plain(self, arrays: FileArrays, *, with_rows: bool) -> dict[str, Any]:
         parts = Parts(
             model=self.model,
             times=self.times,
@@ -298,7 +299,7 @@ class SinglePosterior(Posterior):
         return {"kind": self.kind, **to_plain_parts(parts, arrays, with_rows=with_rows)}
 
     @classmethod
-    def from_plain(cls, plain: dict[str, Any], arrays: list[np.ndarray]) -> "SinglePosterior":
+    def from_plain(cls, plain: dict[str, Any], arrays: FileArrays) -> "SinglePosterior":
         return cls(**from_plain_parts(plain, arrays))
 
     def _needs_all_rows(self, more: Observations) -> bool:

@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from weft.arrays import AnyArray, ArrayLike
 from weft.data.observations import Observations
+from weft.data.on_disk import FileArrays
 from weft.data.places import distinct_places
 from weft.data.scaling import TargetScaling
 from weft.data.schema import check_arrays
@@ -195,7 +196,7 @@ class PosteriorWithHabits(Posterior):
         )
         return with_habits(self._field.given_only, data, habits)
 
-    def to_plain(self, arrays: list[np.ndarray], *, with_rows: bool) -> dict[str, Any]:
+    def to_plain(self, arrays: FileArrays, *, with_rows: bool) -> dict[str, Any]:
         return {
             "kind": self.kind,
             "field": self._field.to_plain(arrays, with_rows=with_rows),
@@ -212,8 +213,8 @@ class PosteriorWithHabits(Posterior):
     def from_plain(
         cls,
         plain: dict[str, Any],
-        arrays: list[np.ndarray],
-        read: Callable[[dict[str, Any], list[np.ndarray]], Posterior],
+        arrays: FileArrays,
+        read: Callable[[dict[str, Any], FileArrays], Posterior],
     ) -> "PosteriorWithHabits":
         habits = []
         for stored in plain["habits"]:

@@ -37,6 +37,8 @@ _FEWEST_NEIGHBOURS = 3
 _FEWEST_COMMON = 60
 # The mean over so many steps to either side is taken off: what is left tells one step from the next.
 _AROUND = 7
+# Steps so far apart have nothing to do with each other: neither is among those around the other, whatever the lag.
+_FAR_APART = _AROUND + max(_LAGS) + 1
 # What is left is correlated from step to step still: so many steps tell as much as one that is independent.
 _STEPS_PER_FACT = 3.0
 # The probability from which a shift is taken for one.
@@ -273,9 +275,13 @@ def _regular_step(times: Float[np.ndarray, " time"]) -> float | None:
 def _series(
     data: Observations, place: Int[np.ndarray, " row"], num_places: int, step: float
 ) -> Float[np.ndarray, "time place"]:
-    """Values by step and place, NaN where there is none; of several at once their mean."""
-    number = np.round((data.row_times - data.times[0]) / step).astype(np.int64)
-    num_times = int(np.round((data.times[-1] - data.times[0]) / step)) + 1
+    """Values by step and place, NaN where there is none; of several at once their mean.
+
+    Of a stretch without any value there are no more steps than part what comes before it from what comes after.
+    """
+    steps, which = np.unique(np.round((data.row_times - data.times[0]) / step).astype(np.int64), return_inverse=True)
+    number = np.concatenate([[0], np.cumsum(np.minimum(np.diff(steps), _FAR_APART))])[which]
+    num_times = int(number.max()) + 1
     kept = max(_MOST_CELLS // num_places, 4 * _FEWEST_COMMON)
     first = max((num_times - kept) // 2, 0)
     inside = (number >= first) & (number < first + kept)

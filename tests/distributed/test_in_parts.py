@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: MIT
+"""Tables that stay in their parts: the numbers of the same table in memory, and all rows nowhere."""
+
+import pathlib
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import xarray as xr
+from numpy.testing import assert_allclose, assert_array_equal
+
+import weft
+from tests.distributed.deadly import Deadly
+from weft.data.parts import parts_of
+from weft.distributed import Processes
+from weft.distributed.in_parts import ColumnsNeeded, PartsOfFiles
+from weft.distributed.on_dask import OnDask
+from weft.inference.executor import Executor
+from weft.inference.habits.level import Level
+from weft.inference.habits.shift import Shift
+from weft.inference.on_disk import PosteriorOnDisk
+from weft.inference.regional import RegionalPosterior
+from weft.inference.with_habits import PosteriorWithHabits
+
+dd = pytest.importorskip("dask.dataframe")
+
+NUM_PLACES, NUM_TIMES = 40, 60
+
+
+@pytest.fixture(autouse=True)
+def few_are_many(monkeypatch):
+    """Rows that one process may hold: half of those there are."""
+    few(monkeypatch)
+
+
+def few(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr("weft.estimator.learning.MOST_LOOKED_AT", 1200)
+    patch.setattr("weft.estimator.in_parts.MOST_LOOKED_AT", 1200)
+    patch.setattr("weft.estimator.learning.FEWEST_TIMES_LOOKED_AT", 20)
+
+
+def stations() -> pd.DataFrame:
+    """Dates as text, a code for missing values, and one station that is 3 too high."""
+    rng = np.random.default_rng(12)
+    places = rng.uniform(0, 8, (NUM_PLACES, 2))
+    day, place = np.repeat(np.arange(NUM_TIMES), NUM_PLACES), np.tile(np.arange(NUM_PLACES), NUM_TIMES)
+    value = np.sin(places[place, 0] + day / 3) + np.cos(places[place, 1]) + 0.3 * rng.normal(size=len(day))
+    value = np.where(place == 7, value + 3, value)
+    return pd.DataFrame(
+        {
+            "day": (pd.Timestamp("2020-01-01") + pd.to_timedelta(day, "D")).strftime("%Y-%m-%d"),
+            "x": places[place, 0],
+            "y": places[place, 1],
+            "value": np.where(rng.uniform(size=len(day)) < 0.05, -99.0, value),
+            "more": "text",
+        }
+    )
+
+
+TABLE, ASKED = stations(), stations().iloc[100:400:7]
+
+
+def parts(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """By time but for two stations that come last, one part empty and one without a value."""
+    late = table["x"].isin(table["x"].iloc[:2])
+    nothing = table.iloc[:5].assign(day="2020-02-01", value=-99.0)
+    first = table[~late]
+    return [first.iloc[:800], table.iloc[:0].astype(object), first.iloc[800:], nothing, table[late]]
+
+
+WHOLE = pd.concat(parts(TABLE))
+
+
+@pytest.fixture
+def folder(tmp_path) -> pathlib.Path:
+    (tmp_path / "rows").mkdir()
+    for number, part in enumerate(parts(TABLE)):
+        part.to_parquet(tmp_path / "rows" / f"{number}.parquet", index=False)
+    return tmp_path / "rows"
+
+
+def estimator(**options) -> weft.SpaceTimeGP:
+    return weft.SpaceTimeGP(
+        **{
+            "time": "day",
+            "space": ("x", "y"),
+            "target": "value",
+            "missing": -99.0,
+            "components": ("fast",),
+            "regions": 3,
+            "max_iterations": 2,
+            "progress": None,
+            "habits": None,
+            **options,
+        }
+    )
+
+
+def answers(gp: weft.SpaceTimeGP) -> np.ndarray:
+    return gp.predict(ASKED)[["mean", "sd", "latent_sd", "q0.05"]].to_numpy()
+
+
+@pytest.fixture(scope="module")
+def local() -> weft.SpaceTimeGP:
+    with pytest.MonkeyPatch.context() as patch:
+        few(patch)
+        gp = estimator().fit(WHOLE)
+    assert isinstance(gp.posterior_, RegionalPosterior)
+    return gp
+
+
+def check_same(found: weft.SpaceTimeGP, local: weft.SpaceTimeGP) -> None:
+    assert isinstance(found.posterior_, PosteriorOnDisk)
+    assert_allclose(found.result_.log_evidence, local.result_.log_evidence, rtol=1e-9)
+    assert_allclose(answers(found), answers(local), rtol=1e-9, atol=1e-9)
+    assert (found.num_rows_, found.num_missing_) == (local.num_rows_, local.num_missing_)
+    assert_allclose(found.target_sd_, local.target_sd_, rtol=1e-12)
+    assert_allclose(found.fitted_.times, local.fitted_.times)
+
+
+def test_a_table_in_parts_teaches_what_it_teaches_in_memory(local, folder):
+    """Both learn from stretches of the series, and answer from all rows."""
+    found = estimator().fit(folder)
+    check_same(found, local)
+    assert_allclose(found.posterior_.log_evidence, local.posterior_.log_evidence, rtol=1e-9)
+    found.save(folder / "model.weft")
+    assert_array_equal(answers(weft.load(folder / "model.weft")), answers(found))
+
+
+@pytest.mark.parametrize("kind", ["frame", "grid"])
+def test_tables_on_dask_stay_in_their_parts_too(local, kind):
+    if kind == "frame":
+        check_same(estimator().fit(dd.from_map(lambda part: part, parts(TABLE))), local)
+        return
+    values = np.random.default_rng(3).normal(size=(NUM_TIMES, 8, 5))
+    coordinates = {"day": np.arange(1.0 * NUM_TIMES), "x": np.arange(8.0), "y": np.arange(5.0)}
+    grid = xr.Dataset({"value": (("day", "x", "y"), values)}, coordinates)
+    asked = grid.isel(day=slice(0, 60, 7))
+    here, there = (estimator().fit(each) for each in (grid, grid.chunk(day=25, x=4)))
+    assert isinstance(there.posterior_, PosteriorOnDisk)
+    xr.testing.assert_allclose(there.predict(asked), here.predict(asked), rtol=1e-9)
+
+
+def test_workers_give_the_same_to_the_bit_however_many_they_are(local, folder, client, addresses):
+    found = [estimator().fit(folder, client=OnDask(client, addresses[:count])) for count in (1, 2, 3)]
+    check_same(found[0], local)
+    assert_array_equal(answers(found[1]), answers(found[0]))
+    assert_array_equal(answers(found[2]), answers(found[0]))
+    lazy = found[2].predict(dd.from_pandas(ASKED, npartitions=2, sort=False))
+    assert_allclose(lazy.compute()["mean"], found[2].predict(ASKED)["mean"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("word", ["counting", "reading", "sorting"])
+def test_a_worker_killed_while_it_reads_changes_no_number(local, folder, client, tmp_path, word):
+    check_same(estimator().fit(folder, client=Deadly(OnDask(client), tmp_path / "died", word)), local)
+    assert (tmp_path / "died").exists()
+
+
+@pytest.mark.long
+def test_plain_processes_do_as_well(local, folder):
+    with Processes(2) as workers:
+        check_same(estimator().fit(folder, client=workers), local)
+
+
+def test_habits_that_stretches_show_are_told_of_all_rows(folder, monkeypatch):
+    """A level of each place, and one whose dates are a day late, whoever found them."""
+
+    def level(names, field, data, num_space):
+        count = len(data.places)
+        spread = np.linspace(-1.0, 1.0, count)
+        return (Level(data.places, spread, np.full(count, 0.01), 0.4, 0.1),) if "level" in names else ()
+
+    def shift(field, data, num_space):
+        late = np.where(np.arange(len(data.places)) == 5, -1, 0)
+        shares = np.array([0.1, 0.8, 0.1])
+        return Shift(data.places, late, np.ones(len(late)), shares, step=1.0)
+
+    monkeypatch.setattr("weft.estimator.learning.find_habits", level)
+    monkeypatch.setattr("weft.estimator.learning.find_shift", shift)
+    options = {"habits": ("shift", "level")}
+    found, expected = estimator(**options).fit(folder), estimator(**options).fit(WHOLE)
+    assert isinstance(found.posterior_, PosteriorWithHabits)
+    assert isinstance(found.posterior_.field, PosteriorOnDisk)
+    assert [habit.name for habit in found.posterior_.habits()] == ["shift", "level"]
+    assert_allclose(answers(found), answers(expected), rtol=1e-8, atol=1e-8)
+    assert_array_equal(found.posterior_.times, expected.posterior_.times)
+
+
+class Weighed(Executor):
+    """Threads, with the bytes of everything that goes to tasks and comes back."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+        self.back: list[int] = []
+
+    def hold(self, piece):
+        self.sent.append(len(pickle.dumps(piece)))
+        return piece
+
+    def map(self, function, *columns, names=None, again=False):
+        tasks = list(zip(*columns, strict=True))
+        found = [function(*task) for task in tasks]
+        self.sent += [len(pickle.dumps(task)) for task in tasks]
+        self.back += [len(pickle.dumps(answer)) for answer in found]
+        return found
+
+
+def test_rows_neither_come_here_nor_go_from_here_but_those_looked_at(folder):
+    """Eight copies of the series one after another: what travels is as before but for the times."""
+    weights = []
+    for count in (1, 8):
+        for old in folder.glob("*.parquet"):
+            old.unlink()
+        for number in range(count):
+            days = pd.to_datetime(TABLE["day"]) + pd.Timedelta(number * NUM_TIMES, "D")
+            TABLE.assign(day=days).to_parquet(folder / f"{number}.parquet", index=False)
+        executor = Weighed()
+        gp = estimator(max_iterations=1).fit(folder, client=executor)
+        assert gp.num_rows_ == count * len(TABLE)
+        gp.posterior_.marginals(np.array([3.0]), np.array([[1.0, 1.0]]))
+        weights.append((sum(executor.sent), sum(executor.back)))
+    more = 7 * NUM_TIMES * NUM_PLACES
+    for before, after in zip(*weights, strict=True):
+        # A row would be 16 bytes at least.
+        assert after - before < 0.3 * 16 * more
+
+
+def test_a_census_is_of_all_rows(folder):
+    table = PartsOfFiles(ColumnsNeeded("day", ("x", "y"), ("value",)), parts_of(folder))
+    census = table.census("value", (-99.0,), None)
+    values = WHOLE["value"].where(WHOLE["value"] != -99.0)
+    assert table.num_rows == census.num_rows == len(WHOLE)
+    assert census.target.num == values.notna().sum()
+    assert_allclose([census.target.mean, census.target.deviation], [values.mean(), values.std(ddof=0)], rtol=1e-12)
+    assert (census.target.lowest, census.target.highest) == (values.min(), values.max())
+    counted = values.groupby(WHOLE["day"].to_numpy()).agg(["size", "count"])
+    assert_array_equal(census.rows_of_times, counted.loc[census.times["day"], "size"])
+    assert_array_equal(census.values_of_times, counted.loc[census.times["day"], "count"])
+    assert_array_equal(census.values_of_places, values.groupby(WHOLE["x"].to_numpy()).count().loc[census.places["x"]])
+    chosen = census.times["day"].isin(["2020-01-05", "2020-02-01"]).to_numpy()
+    some = table.rows_at(census, chosen)
+    wanted = WHOLE[WHOLE["day"].isin(["2020-01-05", "2020-02-01"])]
+    assert_array_equal(some.numbers["value"], wanted["value"])
+    assert_array_equal(some.places.each["x"].to_numpy()[some.places.number], wanted["x"])
+    assert_array_equal(some.times.each["day"].to_numpy()[some.times.number], wanted["day"])
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [({"regions": None}, "one model"), ({"covariates": ("x",)}, "covariates"), ({"likelihood": "student_t"}, "sites")],
+)
+def test_what_cannot_be_had_region_by_region_takes_all_rows(folder, options, what):
+    """A model that answers for all rows needs them."""
+    gp = estimator(**options, pseudo_points=4).fit(folder)
+    assert not isinstance(gp.posterior_, PosteriorOnDisk), what
+    assert gp.num_rows_ == len(WHOLE)
+
+
+def test_folds_are_of_the_stretches_that_are_learned_from(folder, local):
+    found = local.cross_validate(folder, by="random", folds=2, output="rows")
+    assert found["time"].nunique() == 31
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("weft.estimator.in_parts.MOST_LOOKED_AT", 10_000)
+        everything = local.cross_validate(folder, by="random", folds=2, output="rows")
+    expected = local.cross_validate(WHOLE, by="random", folds=2, output="rows")
+    pd.testing.assert_frame_equal(everything, expected, rtol=1e-9)
+
+
+def test_a_failing_part_is_named(folder):
+    (folder / "2.parquet").write_text("no")
+    with pytest.raises(ValueError, match=r"2\.parquet' is not a parquet file, or it is damaged"):
+        estimator().fit(folder)
