@@ -188,7 +188,7 @@ def large_table(results: dict) -> list[str]:
     found, asked = results["table"], results["answers"]
     rows, fitted, answered = found["rows"], found["after_save"], asked["after_predict"]
     count, larger = len(fitted["peak_gigabytes_of_workers"]), MANY_ROWS / found["rows"]
-    fit = sum(found["processor_seconds_of_fit"].values())
+    fit = sum(found["after_fit"][f"processor_seconds_of_{who}_so_far"] for who in ("workers", "client"))
     predict = asked["one_file_of"] * answered["processor_seconds_of_workers_so_far"]
     peaks = [
         ", ".join(f"{peak:.2f}" for peak in each["peak_gigabytes_of_workers"])
@@ -208,10 +208,10 @@ def large_table(results: dict) -> list[str]:
         f"| most memory of each worker, of {found['memory_of_a_worker']}, and of the client: fit | {peaks[0]} GB | the same |",
         f"| predict | {peaks[1]} GB | the same |",
         "",
-        f"{found['places']:,} places, files of half a million rows, answered by halves. Rows that were seen are predicted with an error of "
-        f"{asked['rmse']:.2f}, where the noise is 2, and {percent(asked['within_two_sd'])} of them lie within two deviations. "
-        f"{lost} workers were lost or started anew. On the clock the fit took {in_time(clock)}, "
-        f"on two processors with a load of {min(load):.0f} to {max(load):.0f}.",
+        f"{found['places']:,} places, one component, files of half a million rows, answered by halves. Rows that were seen are predicted "
+        f"with an error of {asked['rmse']:.2f}, where the noise is 2, and {percent(asked['within_two_sd'])} of them lie within two "
+        f"deviations. Dask stopped {lost} worker{'' if lost == 1 else 's'} at 95 % of the limit, and the task was done again. On the clock "
+        f"the fit took {in_time(clock)}, on two processors with a load of {min(load):.0f} to {max(load):.0f}.",
         "",
         "On paper means: seconds grow with the rows and shrink with the workers, and memory does neither, as long as places, files and the "
         "length of the series are as here. What a fit learns from does not grow with the table; counting it as if it did makes up for a "
