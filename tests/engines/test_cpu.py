@@ -171,6 +171,23 @@ def test_moments_equal_dense(engine, filtered):
     assert_allclose(found.total_variance, total, rtol=1e-9)
 
 
+@pytest.mark.parametrize("engine", [ONE_END, BOTH_ENDS, CpuEngine(NO_MEMORY)])
+@pytest.mark.parametrize("filtered", [False, True])
+@pytest.mark.parametrize("counts", [[1, 0, 2, 0, 9, 3, 0, 1, 0, 2], [0] * 7 + [2, 0, 7], [0] * 10])
+def test_sums_of_components_alone_equal_dense(engine, filtered, counts):
+    """Few and many queries at a time, none before the last times, none at all: the way back ends where nobody asks."""
+    rng = np.random.default_rng(4)
+    dense, total_asked = chains.stationary(), sum(counts)
+    offsets, place = np.concatenate([[0], np.cumsum(counts)]), rng.integers(0, 4, total_asked)
+    weights = rng.normal(size=(4, 5))
+    asked = Queries(Layout(offsets), place, weights, by_component=False)
+    found = engine.moments(*chains.for_engine(dense), asked, filtered=filtered)
+    mean, _, total = oracle.answers(dense, offsets, place, weights, filtered)
+    assert_allclose(found.mean, np.reshape(mean, (total_asked, 2)), rtol=1e-9, atol=1e-12)
+    assert_allclose(found.total_variance, total, rtol=1e-9)
+    assert np.isnan(found.variance).all()
+
+
 def test_means_of_many_draws_equal_one_by_one():
     """Fewer rows than bottleneck, more, none; precise repeated rows; in pieces of memory and of draws."""
     rng = np.random.default_rng(12)

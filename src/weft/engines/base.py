@@ -33,7 +33,10 @@ __all__ = [
 
 
 class Moments(eqx.Module):
-    """Posterior moments of weights . z at queries: by component, and the variance of the components' sum."""
+    """Posterior moments of weights . z at queries: by component, and the variance of the components' sum.
+
+    Variances of components are to be looked at only where the queries asked for them (`Queries.by_component`).
+    """
 
     mean: Float[AnyArray, "query component"]
     variance: Float[AnyArray, "query component"]

@@ -92,6 +92,7 @@ class Question:
         places: Float[np.ndarray, "query dim"],
         *,
         to_draw: bool = False,
+        by_component: bool = True,
     ):
         distinct, place = distinct_places(places)
         check_places(model, distinct)
@@ -108,6 +109,7 @@ class Question:
             layout=Layout(np.searchsorted(of_query[self._order], np.arange(len(all_times) + 1))),
             place=place[self._order].astype(np.int32),
             weights=features.weights,
+            by_component=by_component,
         )
         # In the order asked: what the pseudo-points leave unexplained of each component's variance.
         self.unexplained = time_variances_at(model, all_times)[of_query] * features.unexplained[place]

@@ -172,7 +172,7 @@ class SinglePosterior(Posterior):
 
     def fitted_values(self) -> Float[np.ndarray, " row"]:
         chain = chain_at(self.model, self._num_pseudo, self.times)
-        asked = Queries(self.rows.layout, self.rows.place, self.weights)
+        asked = Queries(self.rows.layout, self.rows.place, self.weights, by_component=False)
         return np.asarray(self._engine.moments(chain, self.weights, self.rows, asked).mean).sum(axis=1)
 
     def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
@@ -181,7 +181,7 @@ class SinglePosterior(Posterior):
     def components(self, times: ArrayLike, places: ArrayLike) -> tuple[Marginals, ...]:
         times, places = checked_rows(times, places, self.num_columns)
         mean, variance = np.empty((2, len(self.model.components), len(times)))
-        for block, asked, moments in self._moments(times, places, filtered=False):
+        for block, asked, moments in self._moments(times, places, filtered=False, by_component=True):
             mean[:, block] = asked.in_order(np.asarray(moments.mean)).T
             variance[:, block] = (asked.in_order(np.asarray(moments.variance)) + asked.unexplained).T
         return tuple(Marginals(*each) for each in zip(mean, variance, strict=True))
@@ -222,7 +222,7 @@ class SinglePosterior(Posterior):
         steps[::2] = chain.step_number
         offsets = self.rows.layout.offsets
         twice = Chain(chain.components, steps)
-        asked = Queries(Layout(np.repeat(offsets, 2)[1:]), self.rows.place, self.weights)
+        asked = Queries(Layout(np.repeat(offsets, 2)[1:]), self.rows.place, self.weights, by_component=False)
         rows = Rows(Layout(np.repeat(offsets, 2)[:-1]), self.rows.place, self.rows.value, self.rows.precision)
         moments = self._engine.moments(twice, self.weights, rows, asked, filtered=True)
         residual = np.asarray(self.rows.value) - np.asarray(moments.mean).sum(axis=1)
@@ -325,31 +325,52 @@ class SinglePosterior(Posterior):
         return np.asarray(self.weights)[place], np.sum(by_time * spatial, axis=1)
 
     def _ask(
-        self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"], *, to_draw: bool = False
+        self,
+        times: Float[np.ndarray, " query"],
+        places: Float[np.ndarray, "query dim"],
+        *,
+        to_draw: bool = False,
+        by_component: bool = True,
     ) -> Question:
         """The rows asked about as a question; from the last state on where all lie in the future."""
         reductions = reductions_to_draw_from(self.model, self.basis_places) if to_draw else self._reductions
         if times.min() > self.times[-1] and self._engine.has_state:
             nothing = Rows(Layout(np.zeros(2)), np.zeros(0, dtype=np.int32), np.zeros(0), np.zeros(0))
-            question = Question(self.model, reductions, self.times[-1:], nothing, times, places, to_draw=to_draw)
+            question = Question(
+                self.model,
+                reductions,
+                self.times[-1:],
+                nothing,
+                times,
+                places,
+                to_draw=to_draw,
+                by_component=by_component,
+            )
             question.chain = starting(question.chain, self._run.last.state)
             return question
-        return Question(self.model, reductions, self.times, self.rows, times, places, to_draw=to_draw)
+        return Question(
+            self.model, reductions, self.times, self.rows, times, places, to_draw=to_draw, by_component=by_component
+        )
 
     def _totals(self, times: ArrayLike, places: ArrayLike, *, filtered: bool) -> Marginals:
         times, places = checked_rows(times, places, self.num_columns)
         mean, variance = np.empty((2, len(times)))
-        for block, asked, moments in self._moments(times, places, filtered=filtered):
+        for block, asked, moments in self._moments(times, places, filtered=filtered, by_component=False):
             mean[block] = asked.in_order(np.asarray(moments.mean).sum(axis=1))
             variance[block] = asked.in_order(np.asarray(moments.total_variance)) + asked.unexplained.sum(axis=1)
         return Marginals(mean, variance)
 
     def _moments(
-        self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"], *, filtered: bool
+        self,
+        times: Float[np.ndarray, " query"],
+        places: Float[np.ndarray, "query dim"],
+        *,
+        filtered: bool,
+        by_component: bool,
     ) -> Iterator[tuple[Int[np.ndarray, " block"], Question, Moments]]:
         """Row numbers, question and answer of each block of the rows asked about."""
         for block in blocks_of_rows(places, self.weights.shape[1]):
-            asked = self._ask(times[block], places[block])
+            asked = self._ask(times[block], places[block], by_component=by_component)
             yield (
                 block,
                 asked,

@@ -76,8 +76,12 @@ class Rows(eqx.Module):
 
 
 class Queries(eqx.Module):
-    """Rows asked about, ordered by time, with the weights of the distinct places asked about."""
+    """Rows asked about, ordered by time, with the weights of the distinct places asked about.
+
+    Unless `by_component`, nobody will look at the variances of components, only at that of their sum: an engine may leave them out.
+    """
 
     layout: Layout = eqx.field(static=True)
     place: Int[AnyArray, " query"]
     weights: Float[AnyArray, "query_place bottleneck"]
+    by_component: bool = eqx.field(static=True, default=True)

@@ -2,6 +2,7 @@
 """What is asked of an engine: the numbers of `scan`, values, gradients and answers, within rounding."""
 
 import copy
+import dataclasses
 import pickle
 import sys
 from collections.abc import Sequence
@@ -86,6 +87,12 @@ def check_answers(
         found = engine.moments(chain, weights, rows, queries, filtered=filtered)
         for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
             assert_allclose(one, other, rtol=1e-8, atol=1e-10, err_msg=f"moments, filtered={filtered}")
+        summed = engine.moments(
+            chain, weights, rows, dataclasses.replace(queries, by_component=False), filtered=filtered
+        )
+        for name in ("mean", "total_variance"):
+            own, other = getattr(summed, name), getattr(expected, name)
+            assert_allclose(own, other, rtol=1e-8, atol=1e-10, err_msg=f"{name} alone, filtered={filtered}")
     means = engine.means(chain, weights, rows, draws, queries)
     assert_allclose(
         means, REFERENCE.means(chain, weights, rows, draws, queries), rtol=1e-8, atol=1e-10, err_msg="means"

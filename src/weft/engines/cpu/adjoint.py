@@ -28,12 +28,13 @@ from weft.engines.cpu.blocks import (
     mirror,
     move_adjoint,
     move_means,
+    move_symmetric,
     read_columns,
     read_rows,
     subtract_read_in_rows,
     subtract_symmetric_read_in,
 )
-from weft.engines.cpu.filter import project
+from weft.engines.cpu.filter import gather_asked, project, tell_means
 from weft.engines.cpu.rows import Batch, dot, gather, weigh
 from weft.engines.cpu.triangular import multiply_symmetric, read_inverse, solve, solve_transposed
 
@@ -126,8 +127,8 @@ def accumulate_rows(frame, batch, adjoint, work, gradient):
 
 @njit(**OPTIONS)
 @no_type_check
-def smooth_rows(frame, update, adjoint, work):
-    """R, X and E S into work, from E in work.whitened_rows and P_f H' in work.covariance_read."""
+def pull_back(frame, update, adjoint, work):
+    """R and X into work, from E in work.whitened_rows."""
     routines, size, num_bottleneck = frame.routines, frame.size, frame.num_bottleneck
     rank = update.rank
     read_inverse(rank, update.factor, work.inverse_blocks)
@@ -135,6 +136,14 @@ def smooth_rows(frame, update, adjoint, work):
     solve_transposed(routines, rank, num_bottleneck, update.factor, work.inverse_blocks, work.root, work.panel)
     gain, matrix = plain(update.gain, size), plain(adjoint.matrix, size)
     multiply(routines, (rank, size, size), 1.0, gain, matrix, 0.0, (work.adjoint_gain, size))
+
+
+@njit(**OPTIONS)
+@no_type_check
+def smooth_rows(frame, update, work):
+    """E S into work, from X and the inverse blocks of C there, and P_f H' in work.covariance_read."""
+    routines, size, num_bottleneck = frame.routines, frame.size, frame.num_bottleneck
+    rank = update.rank
     read_columns(frame, rank, update.gain, work.rows_smoothed)
     left, right = plain(work.adjoint_gain, size), plain(work.covariance_read, num_bottleneck)
     target = (work.rows_smoothed, num_bottleneck)
@@ -144,16 +153,18 @@ def smooth_rows(frame, update, adjoint, work):
 
 @njit(**OPTIONS)
 @no_type_check
-def release(frame, batch, update, adjoint, work, gradient):
-    """The adjoint of `absorb`: lam and Lam before a batch of rows from those after it, in place, and the rows' gradient."""
+def release(frame, batch, update, adjoint, work, gradient, is_told):
+    """The adjoint of `absorb`: lam and Lam before a batch of rows from those after it, in place, and if `is_told` the rows' gradient."""
     routines, size, num_bottleneck = frame.routines, frame.size, frame.num_bottleneck
     rank, root, inner, adjoint_gain = update.rank, work.root, work.inner, work.adjoint_gain
     if batch.stop - batch.start <= num_bottleneck:
         weigh(batch, num_bottleneck, work.whitened_rows)
     else:
         copy(rank * num_bottleneck, update.whitened_rows, work.whitened_rows)
-    smooth_rows(frame, update, adjoint, work)
-    accumulate_rows(frame, batch, adjoint, work, gradient)
+    pull_back(frame, update, adjoint, work)
+    if is_told:
+        smooth_rows(frame, update, work)
+        accumulate_rows(frame, batch, adjoint, work, gradient)
     multiply_symmetric(routines, rank, size, 0.5, adjoint_gain, update.gain, False, inner)
     mirror(rank, inner)
     for i in range(rank):
@@ -192,21 +203,60 @@ def smooth_bottleneck(frame, adjoint, work):
 
 @njit(**OPTIONS)
 @no_type_check
-def step_back(frame, sweep, step, kept_mean, covariance, adjoint, work, gradient):
-    """The adjoint of a prediction, in place, and the chain's gradient; the smoothed mean into work. No step where `step` is -1."""
+def answer_few(frame, asked, start, stop, adjoint, work):
+    """Answer fewer queries than the bottleneck is wide, by components' sums alone: w S w' = w H x - x Lam x', where x = P_f H'w'.
+
+    From P_f H' in work.covariance_read and the smoothed mean of z in work.bottleneck_mean.
+    """
+    routines, size, num_bottleneck, count = frame.routines, frame.size, frame.num_bottleneck, stop - start
+    weights, reached, pulled = work.row_weights, work.gain, work.adjoint_gain
+    gather_asked(asked, start, stop, num_bottleneck, weights)
+    left, right = plain(weights, num_bottleneck), transposed(work.covariance_read, num_bottleneck)
+    multiply(routines, (count, size, num_bottleneck), 1.0, left, right, 0.0, (reached, size))
+    left, right = plain(reached, size), plain(adjoint.matrix, size)
+    multiply(routines, (count, size, size), 1.0, left, right, 0.0, (pulled, size))
+    read_columns(frame, count, reached, work.weights_covered)
+    for i in range(count):
+        before = dot(num_bottleneck, work.weights_covered, i * num_bottleneck, weights, i * num_bottleneck)
+        asked.total_variance[start + i] = max(before - dot(size, reached, i * size, pulled, i * size), 0.0)
+        tell_means(frame, asked, start + i, i * num_bottleneck, work)
+
+
+@njit(**OPTIONS)
+@no_type_check
+def answer_smoothed(frame, asked, start, stop, adjoint, work):
+    """Answer the queries from `start` to `stop`, from P_f H' in work.covariance_read and the smoothed mean of z in work.bottleneck_mean."""
+    if not asked.by_component and stop - start < frame.num_bottleneck:
+        answer_few(frame, asked, start, stop, adjoint, work)
+    else:
+        smooth_bottleneck(frame, adjoint, work)
+        project(frame, asked, start, stop, work)
+
+
+@njit(**OPTIONS)
+@no_type_check
+def step_back(frame, sweep, step, kept_mean, covariance, adjoint, work, gradient, is_told):
+    """The adjoint of a prediction, in place, and if `is_told` the chain's gradient; the smoothed mean into work.
+
+    No step where `step` is -1.
+    """
     size, vector = frame.size, adjoint.vector
     if step >= 0:
-        add_latent_trace(frame, -0.5, adjoint.matrix, gradient.process_noise[step])
-        add_latent_outer(frame, 0.5, vector, vector, gradient.process_noise[step])
+        if is_told:
+            add_latent_trace(frame, -0.5, adjoint.matrix, gradient.process_noise[step])
+            add_latent_outer(frame, 0.5, vector, vector, gradient.process_noise[step])
         move_means(frame, sweep.transposed[step], 1, vector, work.moved)
     else:
         copy(size, vector, work.moved)
     for j in range(size):
         work.smoothed_mean[j] = kept_mean[j] + dot(size, covariance, j * size, work.moved, 0)
     if step >= 0:
-        of_step = gradient.transition[step]
-        add_latent_outer(frame, 1.0, vector, work.smoothed_mean, of_step)
-        move_adjoint(frame, sweep.transposed[step], covariance, adjoint.matrix, work.mixed, of_step)
+        if is_told:
+            of_step = gradient.transition[step]
+            add_latent_outer(frame, 1.0, vector, work.smoothed_mean, of_step)
+            move_adjoint(frame, sweep.transposed[step], covariance, adjoint.matrix, work.mixed, of_step)
+        else:
+            move_symmetric(frame, sweep.transposed[step], adjoint.matrix, work.mixed)
         copy(size, work.moved, vector)
 
 
@@ -215,7 +265,7 @@ def run_backward(frame, series, work, stretch, kept, adjoint, gradient, answer):
     """Sweep from the last step of a stretch down to its first.
 
     The adjoint goes in as predicted after the last step (as filtered, where no step follows), and comes out as predicted at the
-    first. With `answer`, queries are answered by what was seen in the whole series.
+    first. With `answer`, queries are answered by what was seen in the whole series, and nobody is told a gradient.
     """
     frame, series, work, kept = borrow(frame), borrow(series), borrow(work), borrow(kept)
     adjoint, gradient = borrow(adjoint), borrow(gradient)
@@ -225,7 +275,7 @@ def run_backward(frame, series, work, stretch, kept, adjoint, gradient, answer):
         slot = i - stretch.base
         covariance = kept.covariance[slot * square : (slot + 1) * square]
         mean = kept.mean[slot * size : (slot + 1) * size]
-        step_back(frame, sweep, sweep.step[i], mean, covariance, adjoint, work, gradient)
+        step_back(frame, sweep, sweep.step[i], mean, covariance, adjoint, work, gradient, not answer)
         batch = Batch(series.observed, sweep.row_start[i], sweep.row_stop[i])
         asking = answer and sweep.query_stop[i] > sweep.query_start[i]
         if batch.stop == batch.start and not asking:
@@ -234,8 +284,7 @@ def run_backward(frame, series, work, stretch, kept, adjoint, gradient, answer):
         read_columns(frame, size, covariance, work.covariance_read)
         read_rows(frame, 1, work.smoothed_mean, work.bottleneck_mean)
         if asking:
-            smooth_bottleneck(frame, adjoint, work)
-            project(frame, series.asked, sweep.query_start[i], sweep.query_stop[i], work)
+            answer_smoothed(frame, series.asked, sweep.query_start[i], sweep.query_stop[i], adjoint, work)
         if batch.stop > batch.start:
             compressed = slot * most_rank * num_bottleneck if batch.stop - batch.start > num_bottleneck else 0
             update = Update(
@@ -245,4 +294,4 @@ def run_backward(frame, series, work, stretch, kept, adjoint, gradient, answer):
                 kept.innovation[slot * most_rank :],
                 kept.rank[slot],
             )
-            release(frame, batch, update, adjoint, work, gradient)
+            release(frame, batch, update, adjoint, work, gradient, not answer)

@@ -275,6 +275,16 @@ def move_covariance(frame, matrix, noise, covariance, mixed):
 
 @njit(**OPTIONS)
 @no_type_check
+def move_symmetric(frame, matrix, symmetric, mixed):
+    """In place, A symmetric A', where A acts on the latent dimensions alone."""
+    for p in range(len(frame.structure.latent)):
+        for other in range(p + 1):
+            move_block(frame, matrix, (p, other), symmetric, mixed)
+    mirror(frame.size, symmetric)
+
+
+@njit(**OPTIONS)
+@no_type_check
 def move_block_with_dots(frame, matrix, pair, filtered, target, mixed, gradient):
     """`move_block`; subtract the inner products of its intermediate rows with those of `filtered` from `gradient`."""
     structure, size = frame.structure, frame.size

@@ -44,13 +44,17 @@ class Sweep(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Queries ordered by time, the weights of their distinct places, and where the answers go."""
+    """Queries ordered by time, the weights of their distinct places, and where the answers go.
+
+    Variances of components are found only if `by_component`.
+    """
 
     place: Int[np.ndarray, " query"]
     weights: Float[np.ndarray, " place*bottleneck"]
     mean: Float[np.ndarray, " query*component"]
     variance: Float[np.ndarray, " query*component"]
     total_variance: Float[np.ndarray, " query"]
+    by_component: bool
 
 
 class Series(NamedTuple):
@@ -159,6 +163,25 @@ def absorb(frame, batch, belief, gain, factor, work):
 
 @njit(**OPTIONS)
 @no_type_check
+def gather_asked(asked, start, stop, num_bottleneck, weights):
+    """The weights of queries, one after another."""
+    for i in range(stop - start):
+        copy(num_bottleneck, asked.weights[asked.place[start + i] * num_bottleneck :], weights[i * num_bottleneck :])
+
+
+@njit(**OPTIONS)
+@no_type_check
+def tell_means(frame, asked, query, first, work):
+    """Answer a query, whose weights begin at `first` in work.row_weights, by the components' means in work.bottleneck_mean."""
+    structure = frame.structure
+    for p in range(len(structure.latent)):
+        begin, width = structure.bottleneck[p], structure.pseudo[p]
+        mean = dot(width, work.row_weights, first + begin, work.bottleneck_mean, begin)
+        asked.mean[query * len(structure.latent) + p] = mean
+
+
+@njit(**OPTIONS)
+@no_type_check
 def project(frame, asked, start, stop, work):
     """Answer the queries from `start` to `stop` by work.bottleneck_mean and work.bottleneck_covariance."""
     structure, num_bottleneck = frame.structure, frame.num_bottleneck
@@ -167,15 +190,15 @@ def project(frame, asked, start, stop, work):
     weights, covered = work.row_weights, work.weights_covered
     for first in range(start, stop, chunk):
         count = min(first + chunk, stop) - first
+        gather_asked(asked, first, first + count, num_bottleneck, weights)
         for i in range(count):
-            place = asked.place[first + i] * num_bottleneck
-            copy(num_bottleneck, asked.weights[place:], weights[i * num_bottleneck :])
+            tell_means(frame, asked, first + i, i * num_bottleneck, work)
         # The components on their own, then (one more round, if there are several) their sum.
-        for p in range(num_components + 1):
+        for p in range(0 if asked.by_component else num_components, num_components + 1):
             begin, width = 0, num_bottleneck
             if p < num_components:
                 begin, width = structure.bottleneck[p], structure.pseudo[p]
-            elif num_components == 1:
+            elif num_components == 1 and asked.by_component:
                 for i in range(count):
                     asked.total_variance[first + i] = asked.variance[first + i]
                 break
@@ -185,9 +208,7 @@ def project(frame, asked, start, stop, work):
             for i in range(count):
                 variance = max(dot(width, covered, i * width, weights, i * num_bottleneck + begin), 0.0)
                 if p < num_components:
-                    mean = dot(width, weights, i * num_bottleneck + begin, work.bottleneck_mean, begin)
                     asked.variance[(first + i) * num_components + p] = variance
-                    asked.mean[(first + i) * num_components + p] = mean
                 else:
                     asked.total_variance[first + i] = variance
 

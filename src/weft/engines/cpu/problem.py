@@ -254,7 +254,7 @@ def _sweep(
 def make_asked(problem: Problem, queries: Queries | None) -> Asked:
     """Queries and room for their answers; none of either if there are none."""
     if queries is None:
-        return Asked(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0))
+        return Asked(np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0), np.zeros(0), np.zeros(0), True)
     place, weights = as_integers(queries.place), as_floats(queries.weights)
     if queries.layout.num_times != problem.num_times or queries.layout.num_rows != len(place):
         raise ValueError(
@@ -270,4 +270,5 @@ def make_asked(problem: Problem, queries: Queries | None) -> Asked:
     if not np.isfinite(weights).all():
         raise FilterFailure("query weights are not finite; look at the parameters of the spatial kernel")
     answers = np.zeros(len(place) * len(problem.components))
-    return Asked(place, weights.reshape(-1), answers, np.zeros_like(answers), np.zeros(len(place)))
+    variances = np.full_like(answers, 0.0 if queries.by_component else np.nan)
+    return Asked(place, weights.reshape(-1), answers, variances, np.zeros(len(place)), queries.by_component)

@@ -207,7 +207,7 @@ def there_and_back(
     """Forward and backward sweeps; queries, if any, are answered on the way back."""
 
     def forward(end: End) -> None:
-        end.filter.run_keeping(end.filter.num_steps / problem.num_times)
+        end.filter.run_keeping(end.filter.num_steps / problem.num_times, queries is not None)
 
     def backward(end: End) -> None:
         adjoint = Adjoint(end.adjoint.vector, end.adjoint.matrix.reshape(-1))

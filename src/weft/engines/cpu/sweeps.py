@@ -66,9 +66,11 @@ def segment_length(count: int, step: int, checkpoint: int, limits: Limits, share
     return max(int((room + np.sqrt(discriminant)) / (2 * step)), smallest_memory)
 
 
-def segments(count: int, length: int) -> list[tuple[int, int]]:
-    """0 to `count` in segments; an odd piece comes first, so that the last, which is kept as it is met, is a long one."""
-    return list(itertools.pairwise([0, *range(count - (count - 1) // length * length, count + 1, length)]))
+def segments(count: int, length: int, begin: int = 0) -> list[tuple[int, int]]:
+    """`begin` to `count` in segments; an odd piece comes first, so that the last, which is kept as it is met, is a long one."""
+    if begin >= count:
+        return []
+    return list(itertools.pairwise([begin, *range(count - (count - begin - 1) // length * length, count + 1, length)]))
 
 
 def slices(flops: np.ndarray, first: int, last: int, limits: Limits) -> list[tuple[int, int]]:
@@ -104,6 +106,8 @@ class Filter:
         counts = sweep.row_stop - sweep.row_start + sweep.query_stop - sweep.query_start
         self._flops = np.concatenate([[0.0], np.cumsum(filter_flops(counts, problem.size, problem.num_bottleneck))])
         self._most_rows = int((sweep.row_stop - sweep.row_start).max(initial=0))
+        asked = np.flatnonzero(sweep.query_stop > sweep.query_start)
+        self._first_asked = int(asked[0]) if len(asked) else self.num_steps
         self._memory = np.empty(0)
         self._kept = carve(self._memory, 0, kept_lengths(1, 1, 1))
         self._checkpoints: list[tuple[int, Belief | None]] = []
@@ -125,13 +129,18 @@ class Filter:
         """The value alone (and filtered answers, with `answer`)."""
         self.log_normaliser = self._forward(0, self.num_steps, False, 0, answer)
 
-    def run_keeping(self, share: float) -> None:
-        """The value, keeping what the way back needs in a share of the budgets: a checkpoint a segment, and every step of the last."""
+    def run_keeping(self, share: float, answer: bool = False) -> None:
+        """The value, keeping what the way back needs in a share of the budgets: a checkpoint a segment, and every step of the last.
+
+        With `answer` the way back ends at the first step that is asked about.
+        """
+        begin = self._first_asked if answer else 0
         lengths = kept_lengths(self.problem.size, self.problem.num_bottleneck, self._most_rows)
-        plan = plan_segments(self.num_steps, lengths, self.problem.size, self.limits, share)
+        plan = plan_segments(self.num_steps - begin, lengths, self.problem.size, self.limits, share)
         self._memory = SHELF.take(plan.length * sum(lengths))
         self._kept = carve(self._memory, plan.length, lengths)
-        for first, last in segments(self.num_steps, plan.length):
+        self.log_normaliser += self._forward(0, begin, False, 0, False)
+        for first, last in segments(self.num_steps, plan.length, begin):
             final = last == self.num_steps
             # The last segment is kept as it is met.
             checkpoint = None if final else Belief(self.belief.mean.copy(), self.belief.covariance.copy())
@@ -139,7 +148,7 @@ class Filter:
             self.log_normaliser += self._forward(first, last, final, first, False)
 
     def run_back(self, adjoint: Adjoint, gradient: Gradient, answer: bool = False) -> None:
-        """Sweep the adjoint back from after the last step to the first, in place."""
+        """Sweep the adjoint back from after the last step to the first that was kept, in place."""
         last = self.num_steps
         while self._checkpoints:
             first, checkpoint = self._checkpoints.pop()
