@@ -6,7 +6,9 @@ and gives a mean and a standard deviation anywhere; all work by sorting, groupin
 rows are fine.
 """
 
-from collections.abc import Sequence
+import copy
+import functools
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float
@@ -15,9 +17,17 @@ from weft.baselines.boosting import fit_boosting, has_boosting
 from weft.baselines.by_time import fit_climatology, fit_persistence, natural_periods
 from weft.baselines.neighbours import NUM_NEIGHBOURS, fit_neighbours
 from weft.baselines.record import Baseline, Forecast, make_record
-from weft.baselines.space_and_time import fit_kriging, fit_nearest_rows
+from weft.baselines.space_and_time import Neighbourhood, choose_neighbourhood, fit_kriging, fit_nearest_rows
 
-__all__ = ["BASELINES", "Baseline", "Forecast", "available_baselines", "fit_baseline", "natural_periods"]
+__all__ = [
+    "BASELINES",
+    "Baseline",
+    "Forecast",
+    "available_baselines",
+    "fit_baseline",
+    "fit_baselines",
+    "natural_periods",
+]
 
 BASELINES = (
     "climatology",
@@ -50,16 +60,44 @@ def fit_baseline(
     """
     if name not in BASELINES:
         raise ValueError(f"baseline must be one of {', '.join(BASELINES)}; it is {name!r}")
-    record = make_record(times, places, values)
-    generator = np.random.default_rng(seed)
-    if name == "climatology":
-        return fit_climatology(record, tuple(periods))
-    if name == "persistence":
-        return fit_persistence(record, generator)
-    if name == "nearest_rows":
-        return fit_nearest_rows(record, generator)
-    if name == "local_kriging":
-        return fit_kriging(record, tuple(periods), generator)
-    if name == "boosting":
-        return fit_boosting(record, tuple(periods), generator)
-    return fit_neighbours(record, 1 if name == "nearest_station" else NUM_NEIGHBOURS, generator)
+    ((_, baseline),) = fit_baselines((name,), times, places, values, periods=periods, seed=seed)
+    return baseline
+
+
+def fit_baselines(
+    names: Iterable[str],
+    times: Float[np.ndarray, " row"],
+    places: Float[np.ndarray, "row dim"],
+    values: Float[np.ndarray, " row"],
+    *,
+    periods: Sequence[float] = (),
+    seed: int = 0,
+) -> Iterator[tuple[str, Baseline]]:
+    """Several, one after another: what rows they have, and how far a day is, is found once for all."""
+    record, cycles = make_record(times, places, values), tuple(periods)
+
+    @functools.cache
+    def near() -> tuple[Neighbourhood, np.random.Generator]:
+        generator = np.random.default_rng(seed)
+        return choose_neighbourhood(record, generator), generator
+
+    for name in names:
+        generator = np.random.default_rng(seed)
+        if name == "climatology":
+            yield name, fit_climatology(record, cycles)
+        elif name == "persistence":
+            yield name, fit_persistence(record, generator)
+        elif name in ("nearest_rows", "local_kriging"):
+            neighbourhood, used = near()
+            # Each goes on from where the choice has left the generator.
+            generator = copy.deepcopy(used)
+            found = (
+                fit_nearest_rows(record, neighbourhood, generator)
+                if name == "nearest_rows"
+                else fit_kriging(record, cycles, neighbourhood, generator)
+            )
+            yield name, found
+        elif name == "boosting":
+            yield name, fit_boosting(record, cycles, generator)
+        else:
+            yield name, fit_neighbours(record, 1 if name == "nearest_station" else NUM_NEIGHBOURS, generator)

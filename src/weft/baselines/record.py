@@ -3,6 +3,7 @@
 
 import abc
 import dataclasses
+import functools
 from typing import final
 
 import numpy as np
@@ -45,7 +46,7 @@ class Record:
     place: Int[np.ndarray, " row"]  # which place a row is at
     values: Float[np.ndarray, " row"]
 
-    @property
+    @functools.cached_property
     def time_of_row(self) -> Int[np.ndarray, " row"]:
         return np.repeat(np.arange(len(self.times)), np.diff(self.starts))
 

@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 from weft.baselines.by_time import Persistence, cycles, fit_climatology, fit_persistence
 from weft.baselines.record import ROWS_LEFT_OUT, Baseline, Forecast, Record, as_columns, positive, sd_by
 
-__all__ = ["LocalKriging", "NearestRows", "fit_kriging", "fit_nearest_rows"]
+__all__ = ["LocalKriging", "NearestRows", "Neighbourhood", "choose_neighbourhood", "fit_kriging", "fit_nearest_rows"]
 
 _NEAREST = 10
 _KRIGED = 30
@@ -25,13 +25,13 @@ _SPEEDS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _ROWS_TO_CHOOSE = 2_000
 _VARIOGRAM_BINS = 15
 _RANGES = 24
-# Rows kriged at once.
-_AT_ONCE = 20_000
+# Rows kriged at once: few enough for what is made of them to stay near the processor.
+_AT_ONCE = 1_000
 
 
 @final
 @dataclasses.dataclass(frozen=True)
-class _Neighbourhood:
+class Neighbourhood:
     """Rows as points of space and time, with time in units of distance."""
 
     tree: cKDTree
@@ -55,12 +55,12 @@ class _Neighbourhood:
         return np.take_along_axis(distance, order, axis=1), np.take_along_axis(found, order, axis=1)
 
 
-def _neighbourhood(record: Record, speed: float) -> _Neighbourhood:
+def _neighbourhood(record: Record, speed: float) -> Neighbourhood:
     times = record.times[record.time_of_row]
-    return _Neighbourhood(cKDTree(np.concatenate([record.places[record.place], speed * times[:, None]], axis=1)), speed)
+    return Neighbourhood(cKDTree(np.concatenate([record.places[record.place], speed * times[:, None]], axis=1)), speed)
 
 
-def _choose_neighbourhood(record: Record, generator: np.random.Generator) -> _Neighbourhood:
+def choose_neighbourhood(record: Record, generator: np.random.Generator) -> Neighbourhood:
     """By the error of the weighted mean of rows left out."""
     steps = np.diff(record.times)
     step = float(np.median(steps)) if len(steps) else 1.0
@@ -97,7 +97,7 @@ class NearestRows(Baseline):
     """The ten rows nearest in space and time, weighted by 1 / distance^2; the deviation grows with the distance to the nearest."""
 
     record: Record
-    neighbourhood: _Neighbourhood
+    neighbourhood: Neighbourhood
     bin_edges: Float[np.ndarray, " edge"]
     bin_sd: Float[np.ndarray, " bin"]
     waiting: Persistence
@@ -113,8 +113,7 @@ class NearestRows(Baseline):
         return Forecast(mean, np.where(beyond, np.maximum(sd, waited), sd))
 
 
-def fit_nearest_rows(record: Record, generator: np.random.Generator) -> NearestRows:
-    neighbourhood = _choose_neighbourhood(record, generator)
+def fit_nearest_rows(record: Record, neighbourhood: Neighbourhood, generator: np.random.Generator) -> NearestRows:
     rows = _some(record, ROWS_LEFT_OUT, generator)
     times, places = record.times[record.time_of_row[rows]], record.places[record.place[rows]]
     distance, found = neighbourhood.near(times, places, _NEAREST, rows)
@@ -133,7 +132,7 @@ class LocalKriging(Baseline):
     """
 
     record: Record
-    neighbourhood: _Neighbourhood
+    neighbourhood: Neighbourhood
     periods: tuple[float, ...]
     cycle: Float[np.ndarray, " feature"]
     anomalies: Float[np.ndarray, " row"]
@@ -167,11 +166,14 @@ class LocalKriging(Baseline):
         self, distance: Float[np.ndarray, "query near"], found: Int[np.ndarray, "query near"]
     ) -> tuple[Float[np.ndarray, " query"], Float[np.ndarray, " query"]]:
         points = self.neighbourhood.tree.data[found]
-        between = np.sqrt(np.sum((points[:, :, None] - points[:, None]) ** 2, axis=-1))
+        # Column by column: all differences at once are several times as much memory as what comes of them.
+        squares = np.zeros((*found.shape, found.shape[1]))
+        for column in np.moveaxis(points, -1, 0):
+            squares += (column[:, :, None] - column[:, None]) ** 2
         # Covariances; an unknown mean is a variance beyond all others.
         vague = 100.0 * (self.sill + self.nugget)
         near = distance.shape[1]
-        matrix = self.sill * np.exp(-between / self.reach) + vague + self.nugget * np.eye(near)
+        matrix = self.sill * np.exp(-np.sqrt(squares) / self.reach) + vague + self.nugget * np.eye(near)
         towards = self.sill * np.exp(-distance / self.reach) + vague
         weights = np.linalg.solve(matrix, towards[..., None])[..., 0]
         variance = self.sill + self.nugget + vague - np.sum(weights * towards, axis=1)
@@ -181,11 +183,12 @@ class LocalKriging(Baseline):
         return mean, np.sqrt(np.maximum(variance, 0.0))
 
 
-def fit_kriging(record: Record, periods: tuple[float, ...], generator: np.random.Generator) -> LocalKriging:
+def fit_kriging(
+    record: Record, periods: tuple[float, ...], neighbourhood: Neighbourhood, generator: np.random.Generator
+) -> LocalKriging:
     cycle = fit_climatology(record, periods).cycle
     row_times = record.times[record.time_of_row]
     anomalies = record.values - (cycles(record.times, periods) @ cycle)[record.time_of_row]
-    neighbourhood = _choose_neighbourhood(record, generator)
     rows = _some(record, _ROWS_TO_CHOOSE, generator)
     nugget, sill, reach = _variogram(record, neighbourhood, anomalies, rows, generator)
     kriging = LocalKriging(record, neighbourhood, periods, cycle, anomalies, nugget, sill, reach)
@@ -199,7 +202,7 @@ def fit_kriging(record: Record, periods: tuple[float, ...], generator: np.random
 
 def _variogram(
     record: Record,
-    neighbourhood: _Neighbourhood,
+    neighbourhood: Neighbourhood,
     anomalies: Float[np.ndarray, " row"],
     rows: Int[np.ndarray, " some"],
     generator: np.random.Generator,

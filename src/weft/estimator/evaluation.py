@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.baselines import available_baselines, fit_baseline, natural_periods
+from weft.baselines import available_baselines, fit_baselines, natural_periods
 from weft.data.clock import UNIT_SECONDS
 from weft.data.tables import distinct_rows
 from weft.estimator.columns import Measurements
@@ -95,10 +95,8 @@ def score_beside_baselines(
         if is_forecast is None:
             is_forecast = bool(len(test.times)) and float(test.times.min()) > float(train.times.max())
         periods = periods_in(train.times, translation)
-        for name in available_baselines():
-            if name == "persistence" and not is_forecast:
-                continue
-            baseline = fit_baseline(name, train.times, train.places, train.values, periods=periods, seed=seed)
+        names = [name for name in available_baselines() if name != "persistence" or is_forecast]
+        for name, baseline in fit_baselines(names, train.times, train.places, train.values, periods=periods, seed=seed):
             forecast = baseline.predict(test.times, test.places)
             scores[name] = score_rows(test.values, forecast.mean, forecast.sd)
     return Scored(scores, prediction.quantile(INTERVAL))
