@@ -126,9 +126,9 @@ class SpaceTimeGP(Options):
     `weft.FourierFeatures` in the scaled coordinates. `learning_rows`: "auto" learns parameters from small parts of the table,
     each modelled exactly, where all of it would take long (with covariates from stretches of the series); a number from about so
     many rows, None from all; predictions always use all rows.
-    `regions`: "auto" lets regions of a wide table answer, each exactly and blended without seams, where the
-    pseudo-points of one model would leave too much unexplained beside the noise (`regions_` lists them); a number asks
-    for so many, None for one model. `place_offsets` gives each place a level of its own where there are fewer
+    `regions`: "auto" lets regions of a wide table answer, blended without seams, each exactly or, where that takes long, up to a
+    twentieth of the noise, where the pseudo-points of one model would leave too much unexplained beside the noise (`regions_` lists
+    them); a number asks for so many, None for one model. `place_offsets` gives each place a level of its own where there are fewer
     pseudo-points than places and it makes a difference.
     `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more component.
     `time_step` ("1D", "6h") puts times on a regular step; "auto" does where nearly every row has a time of its own and times decide

@@ -57,4 +57,4 @@ def test_what_pseudo_points_leave_unexplained_is_told():
     assert _unexplained_by_noise(gp.fitted_) == pytest.approx(left / noise, rel=1e-5)
     assert "unexplained" not in weft.SpaceTimeGP(**arguments, pseudo_points=None).fit(table).summary()
     several = weft.SpaceTimeGP(**arguments, regions=2).fit(table)
-    assert "2 regions answer, each exactly from up to 360 rows: nothing is left unexplained" in several.summary()
+    assert "2 regions answer from up to 360 rows each, exactly: nothing is left unexplained" in several.summary()

@@ -10,7 +10,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
+from weft.inference.division import Division, num_regions_within
 from weft.inference.executor import Threads, running_on
+from weft.inference.reduced import MOST_UNEXPLAINED
 from weft.inference.regional import condition_regions
 from weft.inference.single import condition
 from weft.scores import crps_gaussian
@@ -77,10 +79,19 @@ def stations():
     return Problem(time.astype(float), places[place], rng.uniform(-1, 13, 300), uneven(rng, 300))
 
 
-@pytest.fixture(scope="module", params=["floats", "stations"])
+@pytest.fixture(scope="module", params=["floats", "stations", "stations, a share left out"])
 def both(request):
-    problem = request.getfixturevalue(request.param)
-    return problem, condition_regions(model(), problem.data, num_regions=7 if request.param == "floats" else 4)
+    name, _, is_reduced = request.param.partition(", ")
+    problem = request.getfixturevalue(name)
+    post = condition_regions(
+        model(),
+        problem.data,
+        num_regions=7 if name == "floats" else 4,
+        share=MOST_UNEXPLAINED if is_reduced else None,
+    )
+    # Rough components keep a function a place, smooth ones do not.
+    assert all(region.model.is_exact != bool(is_reduced) for region in map(post._here.conditioned, range(4)))
+    return problem, post
 
 
 def scores(mean, variance, truth):
@@ -199,12 +210,14 @@ def test_update_equals_all_rows_at_once(stations):
     assert np.all(ahead.variance > NOISE)
 
 
-def test_it_is_saved_and_sent(stations, tmp_path):
-    post = condition_regions(model(), stations.data, num_regions=3)
+@pytest.mark.parametrize("share", [0.0, MOST_UNEXPLAINED])
+def test_it_is_saved_and_sent(stations, tmp_path, share):
+    post = condition_regions(model(), stations.data, num_regions=3, share=share)
     times, places = stations.asked[0][:20], stations.asked[1][:20]
     expected = post.marginals(times, places)
     post.save(tmp_path / "regions.weft", rows=True)
     for again in (weft.load(tmp_path / "regions.weft"), pickle.loads(pickle.dumps(post))):
+        assert again.division.share == share
         for one, other in zip(again.marginals(times, places), expected, strict=True):
             assert np.array_equal(one, other)
 
@@ -257,14 +270,34 @@ def test_regions_beyond_what_is_kept_are_made_again_and_say_the_same(stations, m
     assert len(post._here._kept) == 2
 
 
-@pytest.mark.parametrize("kind", ["floats", "stations"])
-def test_one_and_two_threads_agree_to_the_bit(kind, request):
+@pytest.mark.parametrize(("kind", "share"), [("floats", None), ("stations", None), ("stations", MOST_UNEXPLAINED)])
+def test_one_and_two_threads_agree_to_the_bit(kind, share, request):
     problem = request.getfixturevalue(kind)
     found = []
     for count in (1, 2):
-        post = condition_regions(model(), problem.data, num_regions=5)
+        post = condition_regions(model(), problem.data, num_regions=5, share=share)
         with running_on(Threads(count)):
             times, places = (each[:40] for each in problem.asked)
             found.append((*post.marginals(times, places), post.sample(times, places, num=3, seed=1), post.log_evidence))
     for one, two in zip(*found, strict=True):
         assert_array_equal(one, two)
+
+
+def test_regions_in_files_that_say_nothing_of_a_share_are_exact(stations):
+    plain = condition_regions(model(), stations.data, num_regions=3, share=MOST_UNEXPLAINED).division.to_plain()
+    del plain["share"]
+    assert Division.from_plain(model(), stations.data, plain).share == 0.0
+
+
+def test_a_share_is_left_out_where_exact_regions_would_take_long(stations, monkeypatch):
+    assert condition_regions(model(), stations.data).division.share == 0.0
+    monkeypatch.setattr("weft.inference.division.REGIONS_WORK", 1.0)
+    few = condition_regions(model(), stations.data)
+    assert few.division.share == MOST_UNEXPLAINED
+    assert few.num_regions == num_regions_within(model(), stations.data)
+    assert condition_regions(model(), stations.data, num_regions=4).division.share == MOST_UNEXPLAINED
+    assert few.given_only(stations.data).division.share == MOST_UNEXPLAINED
+    # Of other rows too, whatever they would take.
+    monkeypatch.undo()
+    assert few.given_only(stations.data).division.share == MOST_UNEXPLAINED
+    assert few.update(stations.data).division.share == MOST_UNEXPLAINED

@@ -14,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 import weft
 from tests.oracles import dense
 from tests.problems import PSEUDO_FIRST, PSEUDO_SECOND, ragged_rows
-from weft.state_space.basis import AllPlaces, Features, PseudoPoints, as_basis, reduce_space
+from weft.state_space.basis import AllPlaces, Features, Leading, PseudoPoints, as_basis, reduce_space
 
 TIMES, PLACES, VALUES, NOISE = ragged_rows(4)
 LOWER, UPPER = (-0.1, 0.0), (3.0, 3.2)
@@ -43,6 +43,22 @@ def pseudo_explained(p):
     return explained
 
 
+LEADING = Leading(np.random.default_rng(9).uniform(0, 3, (7, 2)), np.array([1.0, 0.3, 0.8, 0.5, 1.0, 0.7, 0.2]), size=4)
+
+
+def leading_explained(p):
+    def explained(x, y):
+        z, weight = np.asarray(LEADING.points), np.diag(np.sqrt(LEADING.importance))
+        # Not `eigh`: the gradient is by complex steps, and the matrix stays symmetric then, not Hermitian.
+        values, vectors = np.linalg.eig(weight @ dense.eq(z, z, p[:2]) @ weight)
+        largest = np.argsort(-values.real)[:4]
+        functions = weight @ (vectors / np.sqrt(np.sum(vectors**2, axis=0)))[:, largest]
+        inner = functions @ np.diag(1 / values[largest]) @ functions.T
+        return p[2] * dense.eq(x, z, p[:2]) @ inner @ dense.eq(z, y, p[:2])
+
+    return explained
+
+
 def plane(p):
     return lambda x, y: p[0] * dense.linear(x, y) + p[2] * dense.constant(x, y)
 
@@ -56,6 +72,13 @@ CASES = {
         PSEUDO_FIRST,
         lambda p: lambda x, y: p[2] * dense.eq(x, y, p[:2]),
         pseudo_explained,
+        4,
+    ),
+    "leading functions": Case(
+        lambda p: p[2] * weft.EQ(p[:2]),
+        LEADING,
+        lambda p: lambda x, y: p[2] * dense.eq(x, y, p[:2]),
+        leading_explained,
         4,
     ),
     "features of the kernel's own": Case(

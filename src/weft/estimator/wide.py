@@ -31,6 +31,7 @@ from weft.phases import timing
 __all__ = [
     "answering",
     "exact_model",
+    "how_regions_answer",
     "num_asked",
     "one_model",
     "regional_of",
@@ -59,8 +60,8 @@ def answering(options: Options, model: Model, data: Observations, num_space: int
     """The posterior of `model` given `data`, by the setting `regions`.
 
     A number asks for so many regions. "auto" keeps to one model where it is exact within the budget of a pass, or where what its
-    pseudo-points leave unexplained at the places of the data is small beside the noise; else it is regions, each exact. None is
-    one model always.
+    pseudo-points leave unexplained at the places of the data is small beside the noise; else it is regions, each exact or, where that
+    takes long, without what rows could hardly tell from noise. None is one model always.
     Regions are not for a model whose pseudo-points were asked for, nor where places have covariates, whose effects all places share.
     """
     one = one_model(options, model, data, num_space)
@@ -70,8 +71,9 @@ def answering(options: Options, model: Model, data: Observations, num_space: int
     found = condition_regions(exact_model(model), data, num_regions=asked, engine=options.engine)
     if asked is None:
         logger.info(
-            "%d regions answer, each exactly: the pseudo-points that one model may have would leave too much unexplained",
+            "%d regions answer, %s: the pseudo-points that one model may have would leave too much unexplained",
             found.num_regions,
+            how_regions_answer(found),
         )
     return found
 
@@ -201,7 +203,7 @@ def who_answers(posterior: Posterior) -> list[str]:
     if regional is not None:
         most = max(len(region.rows) for region in regional.division.regions)
         return [
-            f"{regional.num_regions:,} regions answer, each exactly from up to {most:,} rows: nothing is left unexplained"
+            f"{regional.num_regions:,} regions answer from up to {most:,} rows each, {how_regions_answer(regional)}"
         ]
     batches, model = posterior.batches, posterior.model
     if model.is_exact or not batches:
@@ -212,6 +214,14 @@ def who_answers(posterior: Posterior) -> list[str]:
     if isinstance(model.likelihood, Gaussian) and _noise_variance(model) > 0:
         beside = f", {100 * left / _noise_variance(model):.2g} % as much as there is noise"
     return [f"pseudo-points leave {100 * left / whole:.2g} % of the field's variance unexplained{beside}"]
+
+
+def how_regions_answer(regional: RegionalPosterior) -> str:
+    """In words: what they leave unexplained."""
+    share = regional.division.share
+    if share == 0:
+        return "exactly: nothing is left unexplained"
+    return f"leaving less unexplained than {100 * share:.2g} % of the noise"
 
 
 def regions_table(posterior: Posterior, columns_of: Callable[[np.ndarray], Mapping[str, np.ndarray]]) -> Any:

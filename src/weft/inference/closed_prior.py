@@ -27,17 +27,21 @@ from weft.model import Model
 from weft.state_space.basis import (
     AllPlaces,
     Basis,
+    Leading,
+    Mixed,
     OwnFeatures,
     PseudoPoints,
     Reduced,
     Reduction,
     Whitened,
     has_own_features,
+    leading_mixture,
 )
 from weft.state_space.chain import ComponentChain
 
 __all__ = [
     "closed_component_chain",
+    "closed_covariance",
     "closed_reductions",
     "closed_space_variances",
     "closed_time_variances",
@@ -69,7 +73,7 @@ def has_closed_reductions(model: Model, places: Any) -> bool:
     pairs = list(zip(model.components, model.bases, strict=True))
     if not is_concrete(places) or not all(_is_known(part.space, basis, width) for part, basis in pairs):
         return False
-    sizes = [max(count if isinstance(basis, AllPlaces) else len(basis.pseudo_points), 1) for _, basis in pairs]
+    sizes = [max(count if isinstance(basis, AllPlaces) else len(basis.landmarks), 1) for _, basis in pairs]
     return count * sum(sizes) < MOST_ENTRIES
 
 
@@ -78,9 +82,9 @@ def has_closed_features_at(reductions: tuple[Reduction, ...], count: int) -> boo
     known = all(
         has_closed_features(reduction.kernel)
         if isinstance(reduction, OwnFeatures)
-        else isinstance(reduction, Whitened)
+        else isinstance(reduction, Whitened | Mixed)
         and has_closed_form(reduction.kernel)
-        and is_concrete(reduction.factor)
+        and is_concrete(reduction.factor if isinstance(reduction, Whitened) else reduction.mixture)
         and is_concrete(reduction.points)
         for reduction in reductions
     )
@@ -90,7 +94,8 @@ def has_closed_features_at(reductions: tuple[Reduction, ...], count: int) -> boo
 def _is_known(kernel: Kernel, basis: Basis, width: int) -> bool:
     if has_own_features(kernel, width):
         return has_closed_features(kernel)
-    return has_closed_form(kernel) and type(basis) in (AllPlaces, PseudoPoints) and is_concrete(basis.pseudo_points)
+    known = type(basis) in (AllPlaces, PseudoPoints, Leading)
+    return has_closed_form(kernel) and known and is_concrete(basis.landmarks)
 
 
 def closed_reductions(model: Model, places: Float[np.ndarray, "place dim"]) -> tuple[Reduction, ...]:
@@ -105,15 +110,21 @@ def _reduction(kernel: Kernel, basis: Basis, places: Float[np.ndarray, "place di
     if has_own_features(kernel, width):
         return OwnFeatures(kernel, int(kernel.num_features(width)))
     are_data = isinstance(basis, AllPlaces)
-    points = np.asarray(places if are_data else basis.pseudo_points)
-    pairs = EachWithEach(points[None])
-    grams = pairs.matrices(closed_form(kernel, pairs).value)
+    points = np.asarray(places if are_data else basis.landmarks)
+    grams = closed_covariance(kernel, points)[None]
+    if isinstance(basis, Leading):
+        return Mixed(kernel, points, leading_mixture(grams[0], basis, np))
     try:
         factor = cholesky_of_several(grams)[0]
     except np.linalg.LinAlgError:
         # As JAX has it; whoever filters with it says so.
         factor = np.full_like(grams[0], np.nan)
     return Whitened(kernel, points, factor, are_data)
+
+
+def closed_covariance(kernel: Kernel, points: Float[np.ndarray, "point dim"]) -> Float[np.ndarray, "point point"]:
+    pairs = EachWithEach(points[None])
+    return pairs.matrices(closed_form(kernel, pairs).value)[0]
 
 
 def reduced_at_data(reduction: Reduction, places: Float[np.ndarray, "place dim"]) -> Reduced:
@@ -127,15 +138,18 @@ def reduced_at(reduction: Reduction, places: Float[np.ndarray, "place dim"]) -> 
     """The same at any places."""
     if isinstance(reduction, OwnFeatures):
         return closed_features(reduction.kernel, places[None]).value[0], np.zeros(len(places))
-    assert isinstance(reduction, Whitened)
-    points, factor = np.asarray(reduction.points), np.asarray(reduction.factor)
+    assert isinstance(reduction, Whitened | Mixed)
+    points = np.asarray(reduction.points)
     weights = np.empty((len(places), len(points)))
     at_once = max(1, _AT_ONCE // len(points))
     for first in range(0, len(places), at_once):
         some = slice(first, first + at_once)
         pairs = EachWithOthers(places[None, some], points[None])
         weights[some] = np.broadcast_to(closed_form(reduction.kernel, pairs).value[0], weights[some].shape)
-    weights = solve_triangular(factor, weights.T, lower=True, check_finite=False).T
+    if isinstance(reduction, Mixed):
+        weights = weights @ np.asarray(reduction.mixture)
+    else:
+        weights = solve_triangular(np.asarray(reduction.factor), weights.T, lower=True, check_finite=False).T
     unexplained = closed_space_variances(reduction.kernel, places) - np.sum(weights**2, axis=1)
     # Rounding can push the difference below zero by some 1e-12 where a place is a pseudo-point.
     return weights, np.maximum(unexplained, 0.0)

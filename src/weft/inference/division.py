@@ -13,8 +13,16 @@ from weft.data.observations import REPEATS, Observations, Outline, places_repeat
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema, check_arrays
 from weft.inference.cuts import Cuts, Shares, cut, surroundings
-from weft.inference.exact_work import exact_work, regular, rows_work
+from weft.inference.exact_work import chain_work, exact_work, regular, rows_work
 from weft.inference.nearness import Nearness, learn_nearness, num_coordinates
+from weft.inference.reduced import (
+    MOST_UNEXPLAINED,
+    Share,
+    can_be_reduced,
+    components_worth,
+    noise_beside,
+    sizes_within,
+)
 from weft.model import Model
 
 __all__ = ["Division", "Heard", "Region", "divide", "divide_places", "num_regions_within", "work_of_regions"]
@@ -28,6 +36,8 @@ FEWEST_AROUND = 30
 # so unevenly dense that half of the regions are large, none of them sees much more.
 MOST_AROUND_GAPS = 4.0
 MOST_WORK_FOR_GAPS = 1.5
+# Regions by which the size of those with a share left out is guessed.
+PLACES_TRIED = 4
 # Points whose shares are looked up at a time.
 POINTS_AT_ONCE = 2**20
 
@@ -44,6 +54,7 @@ SCHEMA: Schema = {
     "counts": Numbers(("region",), whole=True, least=1.0),
     "rows": Numbers(("seen",), whole=True, within="row"),
     "is_core": Numbers(("seen",), flags=True),
+    "share": Numbers(least=0.0),
 }
 
 
@@ -69,16 +80,30 @@ class Heard(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Division:
-    """Regions, and who answers where: `cuts` are of places, or of places and times where hardly any place is seen twice."""
+    """Regions, and who answers where: `cuts` are of places, or of places and times where hardly any place is seen twice.
+
+    `share` is what a region may leave unexplained of the field, by the noise variance; at 0 each is exact.
+    """
 
     nearness: Nearness
     cuts: Cuts
     regions: tuple[Region, ...]
+    share: float = 0.0
 
     @property
     def reach(self) -> Float[np.ndarray, " region"]:
         """A region has a say up to half as far as it sees: beyond, others know better."""
         return np.array([region.depth for region in self.regions]) / 2
+
+    def importance(
+        self, time: float, places: Float[np.ndarray, "place dim"], number: int
+    ) -> Float[np.ndarray, " place"]:
+        """How much places count for a region: 1 in its core, half as far away as its word carries, less beyond."""
+        reach = self.reach[number]
+        if reach == 0:
+            return np.ones(len(places))
+        away = self.cuts.distance(self.nearness(np.full(len(places), time), places), number)
+        return 1 / (1 + (away / reach) ** 2)
 
     def shares(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Shares:
         # Some at a time: what is made on the way takes several times as much memory as what comes of it.
@@ -120,6 +145,7 @@ class Division:
             "counts": np.array([len(region.rows) for region in self.regions]),
             "rows": np.concatenate([region.rows for region in self.regions]),
             "is_core": np.concatenate([region.is_core for region in self.regions]),
+            "share": self.share,
         }
 
     @classmethod
@@ -130,7 +156,8 @@ class Division:
             raise ValueError(f"its 'with_times' is {with_times!r}, not true or false")
         num_rows, width = shape
         sizes = {"row": num_rows, "coordinate": num_coordinates(model, with_times, width)}
-        part = check_arrays(SCHEMA, plain, sizes)
+        # Those before 0.2 were all exact.
+        part = check_arrays(SCHEMA, {"share": 0.0, **plain}, sizes)
         cuts = Cuts(*(part[f"cut_{field.name}"] for field in dataclasses.fields(Cuts)))
         cuts.check()
         if part["counts"].sum() != sizes["seen"]:
@@ -146,7 +173,7 @@ class Division:
         )
         if any(np.any(np.diff(region.rows) <= 0) for region in regions):
             raise ValueError("its 'rows' are not in order")
-        return cls(Nearness(model, with_times, part["column"], part["scale"]), cuts, regions)
+        return cls(Nearness(model, with_times, part["column"], part["scale"]), cuts, regions, float(part["share"]))
 
 
 def _by_region(shares: Shares) -> Iterator[Heard]:
@@ -156,10 +183,11 @@ def _by_region(shares: Shares) -> Iterator[Heard]:
         yield Heard(cell, shares.point[group], shares.weight[group])
 
 
-def divide(model: Model, data: Observations, *, num_regions: int | None = None) -> Division:
+def divide(model: Model, data: Observations, *, num_regions: int | None = None, share: float | None = None) -> Division:
     """Balanced regions of `data`: so many, or as few as keep one pass over all of them within the budget of work.
 
-    Near is what the model's length scales say; the same table and model give the same regions.
+    Near is what the model's length scales say; the same table and model give the same regions. `share` is what regions may leave
+    unexplained of the field by the noise variance; unless given, they are exact where that is within the budget.
     """
     with_times = not places_repeat(data)
     place_of_row = np.asarray(data.grouping.place_of_row)
@@ -167,16 +195,27 @@ def divide(model: Model, data: Observations, *, num_regions: int | None = None) 
     times = data.row_times if with_times else np.full(len(data.places), data.times[0])
     places = data.row_places if with_times else data.places
     point_of_row = np.arange(data.num_rows) if with_times else place_of_row
-    size = region_size(model, data, with_times) if num_regions is None else 0
-    return _divide_points(model, times, places, point_of_row, (size, num_regions), with_times=with_times)
+    plan = (
+        _plan(model, data, share, with_times=with_times)
+        if num_regions is None
+        else _planned(model, data, num_regions, share, with_times=with_times)
+    )
+    return _divide_points(model, times, places, point_of_row, plan, with_times=with_times)
 
 
 def divide_places(model: Model, outline: Outline, *, num_regions: int | None = None) -> Division:
-    """The same of rows that are elsewhere, at places that are seen again and again: `rows` of a region are numbers of places."""
-    size = region_size(model, outline, with_times=False) if num_regions is None else 0
+    """The same of rows that are elsewhere, at places that are seen again and again: `rows` of a region are numbers of places.
+
+    Each region is exact: what it might leave out depends on the noise of all of its rows, of which it is told some at a time.
+    """
+    plan = (
+        _plan(model, outline, 0.0, with_times=False)
+        if num_regions is None
+        else _planned(model, outline, num_regions, 0.0, with_times=False)
+    )
     times = np.full(len(outline.places), outline.times[0])
     each = np.arange(len(outline.places))
-    return _divide_points(model, times, outline.places, each, (size, num_regions), with_times=False)
+    return _divide_points(model, times, outline.places, each, plan, with_times=False)
 
 
 def _divide_points(
@@ -184,17 +223,16 @@ def _divide_points(
     times: Float[np.ndarray, " point"],
     places: Float[np.ndarray, "point dim"],
     point_of_row: Int[np.ndarray, " row"],
-    wanted: tuple[int, int | None],
+    plan: "_Plan",
     *,
     with_times: bool,
 ) -> Division:
-    """Regions of points; `wanted` is how many of them a region is to see, and how many regions there are to be if that was said."""
+    """Regions of points, as many and as large as planned."""
     nearness = learn_nearness(model, times, places, with_times=with_times)
     points = nearness(times, places)
-    size, num_regions = wanted
-    cuts = cut(points, max(1, num_regions if num_regions is not None else _num_cores(len(points), size)))
+    cuts = cut(points, plan.num_regions)
     core_size = -(-len(points) // cuts.num_cells)
-    size = max(size, 3 * core_size, core_size + FEWEST_AROUND)
+    size = max(plan.size, _least_size(core_size))
     cell = cuts.cell_of(points)
     order = np.argsort(cell, kind="stable")
     cores = np.split(order, np.searchsorted(cell[order], np.arange(1, cuts.num_cells)))
@@ -210,6 +248,7 @@ def _divide_points(
             _region(points, core, round((size - len(core)) * factor), tree, rows_in_order, first_row)
             for core, factor in zip(cores, more, strict=True)
         ),
+        plan.share,
     )
 
 
@@ -251,34 +290,95 @@ def _region(
     return Region(rows, np.isin(rows, own), depth)
 
 
-def region_size(model: Model, data: Observations | Outline, with_times: bool) -> int:
-    """How many points a region is to see: as many as the budget of a pass allows."""
-    within = [size for size in SIZES if _work_of_pass(model, data, size, with_times) <= REGIONS_WORK]
-    return max(within, default=SIZES[0])
+class _Plan(NamedTuple):
+    """How many points a region is to see, how many regions there are then, what they may leave unexplained, and operations of a pass."""
+
+    size: int
+    num_regions: int
+    share: float
+    work: float
 
 
-def _num_cores(num_points: int, size: int) -> int:
-    return -(-num_points // max(size // 3, 1))
+def _plan(model: Model, data: Observations | Outline, share: float | None = None, *, with_times: bool) -> _Plan:
+    """Regions as large as the budget of a pass allows, exact; where none is small enough, those that take least with a share left out."""
+    num_points = data.num_rows if with_times else len(data.places)
+
+    def planned(size: int, share: float) -> _Plan:
+        work = _work_of_region(model, data, size, share, with_times=with_times) * num_points / (size // 3)
+        return _Plan(size, -(-num_points // max(size // 3, 1)), share, work)
+
+    if not share:
+        exact = [planned(size, 0.0) for size in SIZES]
+        within = [plan for plan in exact if plan.work <= REGIONS_WORK]
+        if within or share == 0.0 or not _may_be_reduced(model, data, with_times=with_times):
+            return max(within, default=exact[0], key=lambda plan: plan.size)
+    best = planned(SIZES[0], share or MOST_UNEXPLAINED)
+    for size in SIZES[1:]:
+        larger = planned(size, best.share)
+        if larger.work >= best.work:
+            break
+        best = larger
+    return best
+
+
+def _planned(
+    model: Model, data: Observations | Outline, num_regions: int, share: float | None, *, with_times: bool
+) -> _Plan:
+    """So many regions; they leave out nothing where exact ones keep to the budget, unless `share` was said."""
+    num_points = data.num_rows if with_times else len(data.places)
+    size = min(_least_size(-(-num_points // max(num_regions, 1))), num_points)
+    work = _work_of_region(model, data, size, share or 0.0, with_times=with_times) * num_points / max(size // 3, 1)
+    if share is None:
+        is_long = work > REGIONS_WORK and _may_be_reduced(model, data, with_times=with_times)
+        share = MOST_UNEXPLAINED if is_long else 0.0
+    return _Plan(size, max(1, num_regions), share, work)
+
+
+def _least_size(core_size: int) -> int:
+    """How many points a region sees at least, with a core of so many."""
+    return max(3 * core_size, core_size + FEWEST_AROUND)
+
+
+def _may_be_reduced(model: Model, data: Observations | Outline, *, with_times: bool) -> bool:
+    return not with_times and can_be_reduced(model, data.places.shape[1])
 
 
 def num_regions_within(model: Model, data: Observations) -> int:
     """How many regions `divide` makes of the data, unless some coincide."""
-    with_times = not places_repeat(data)
-    return _num_cores(data.num_rows if with_times else len(data.places), region_size(model, data, with_times))
+    return _plan(model, data, with_times=not places_repeat(data)).num_regions
 
 
 def work_of_regions(model: Model, data: Observations) -> float:
     """Operations of a pass over all regions that `divide` makes of the data."""
-    with_times = not places_repeat(data)
-    return _work_of_pass(model, data, region_size(model, data, with_times), with_times)
+    return _plan(model, data, with_times=not places_repeat(data)).work
 
 
-def _work_of_pass(model: Model, data: Observations | Outline, size: int, with_times: bool) -> float:
-    """Operations of a pass over regions that see so many points each."""
-    num_points = data.num_rows if with_times else len(data.places)
+def _work_of_region(model: Model, data: Observations | Outline, size: int, share: float, *, with_times: bool) -> float:
+    """Operations of a pass over a region that sees so many points."""
     if with_times:
-        work = rows_work(model, size)
-    else:
-        rows_a_time = max(1, round(size * data.num_rows / (num_points * len(data.times))))
-        work = exact_work(model, size, regular(1, rows_a_time)).by_chain * len(data.times)
-    return work * num_points / (size // 3)
+        return rows_work(model, size)
+    num_times = len(data.times)
+    layout = regular(1, max(1, round(size * data.num_rows / (len(data.places) * num_times))))
+    if not share:
+        return exact_work(model, size, layout).by_chain * num_times
+    # Rows that are elsewhere have regions that leave nothing out.
+    assert isinstance(data, Observations)
+    most = share * noise_beside(model, data)
+    worth = components_worth(model, data.times)
+    works = [
+        chain_work(model, sizes_within(model, places, Share(most, np.ones(len(places)), worth)), layout)
+        for places in _neighbourhoods(model, data, size)
+    ]
+    return float(np.mean(works)) * num_times
+
+
+def _neighbourhoods(model: Model, data: Observations, size: int) -> Iterator[Float[np.ndarray, "place dim"]]:
+    """Places that are near each other, so many of them, here and there."""
+    points = learn_nearness(model, np.full(len(data.places), data.times[0]), data.places)(
+        np.full(len(data.places), data.times[0]), data.places
+    )
+    # Places are in order of their first column, so these lie apart.
+    middles = points[np.linspace(0, len(points) - 1, PLACES_TRIED + 2).astype(np.int64)[1:-1]]
+    _, near = cKDTree(points).query(middles, k=np.arange(1, min(size, len(points)) + 1))
+    for members in near:
+        yield data.places[members]

@@ -4,6 +4,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Int
 
 from weft.data.layout import Layout
 from weft.engines.base import Engine, Shape, filter_flops
@@ -11,7 +12,7 @@ from weft.engines.cpu import CpuEngine, Limits
 from weft.engines.dense import DenseEngine, matrix_flops
 from weft.model import Model
 
-__all__ = ["ExactWork", "exact_work", "regular", "rows_work"]
+__all__ = ["ExactWork", "chain_work", "exact_work", "regular", "rows_work"]
 
 # What an entry of a kernel's matrix takes, as arithmetic that takes as long.
 ENTRY_WORK = 100.0
@@ -30,10 +31,18 @@ class ExactWork(NamedTuple):
 
 
 def exact_work(model: Model, num_places: int, layout: Layout) -> ExactWork:
-    latent = [component.time.state_space().size for component in model.components]
-    shape = Shape(layout, num_places, num_places * len(latent), num_places * sum(latent))
-    by_chain = filter_flops(layout.counts, shape.num_state, shape.num_bottleneck)
-    return ExactWork(float(np.sum(by_chain)), matrix_flops(shape))
+    sizes = np.full(len(model.components), num_places)
+    shape = Shape(layout, num_places, int(sizes.sum()), int(_latent(model) @ sizes))
+    return ExactWork(chain_work(model, sizes, layout), matrix_flops(shape))
+
+
+def chain_work(model: Model, sizes: Int[np.ndarray, " component"], layout: Layout) -> float:
+    """The same by a chain of which components have so many functions of place."""
+    return float(np.sum(filter_flops(layout.counts, int(_latent(model) @ sizes), int(sizes.sum()))))
+
+
+def _latent(model: Model) -> Int[np.ndarray, " component"]:
+    return np.array([component.time.state_space().size for component in model.components])
 
 
 def rows_work(model: Model, num_rows: int) -> float:

@@ -29,6 +29,7 @@ from weft.inference.queries import checked_rows
 from weft.inference.regional import (
     Conditioned,
     RegionalPosterior,
+    Told,
     components_at,
     condition_regions,
     filtered_at,
@@ -63,7 +64,7 @@ class RegionOnDisk(NamedTuple):
         # Where all its rows are far away, it is told all of them.
         data = rows.read(self.cells, is_seen, span) or rows.read(self.cells, is_seen)
         assert data is not None
-        return Conditioned(self.model, data, data.places, self.engine)
+        return Conditioned(self.model, Told(data, data.places, None), self.engine)
 
 
 def _answer(

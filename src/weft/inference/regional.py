@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""A posterior made of regions: each an exact posterior of what lies in and around it, passing smoothly from one to the next.
+"""A posterior made of regions: each a posterior of what lies in and around it, passing smoothly from one to the next.
 
+A region is exact where places are few or times are; else it does without functions of place that rows could hardly tell from noise.
 At a point the means of the regions that have a say are averaged, and so are their deviations: products of experts would not be
 calibrated. Joint draws have no seams: one draw of the prior for all regions, by waves of random frequency times series of time, is
 corrected in each region by what it misses at the rows, and only the corrections are averaged.
 """
 
+import dataclasses
 import functools
 import logging
 import pickle
@@ -22,6 +24,7 @@ from weft.data.observations import Observations, take_rows
 from weft.data.on_disk import FileArrays
 from weft.engines.base import Engine
 from weft.engines.choose import check_engine_name, engine_name
+from weft.engines.cpu import CpuEngine, Limits
 from weft.engines.cpu.threads import num_processors
 from weft.engines.dense import padded_size
 from weft.inference.by_rows import ByRows
@@ -34,9 +37,10 @@ from weft.inference.parts import plain_rows, rows_from_plain
 from weft.inference.plain import from_plain, to_plain
 from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
 from weft.inference.prediction import LikelihoodEmission, Marginals
-from weft.inference.prior import own_features, signal_variances_at
+from weft.inference.prior import SpatialFeatures, own_features, signal_variances_at, time_variances_at
 from weft.inference.prior_draws import draw_field
 from weft.inference.queries import checked_rows, checked_sums
+from weft.inference.reduced import Share, components_worth, noise_beside, reduced
 from weft.inference.single import SinglePosterior, condition
 from weft.inference.sites import NOISE_FLOOR, Sites, check_problem, rows_of
 from weft.likelihoods import Gaussian, RowExtras
@@ -67,14 +71,20 @@ DRAWS_PER_WAVES = 10
 
 
 def condition_regions(
-    model: Model, data: Observations, *, num_regions: int | None = None, engine: str | Engine = "auto"
+    model: Model,
+    data: Observations,
+    *,
+    num_regions: int | None = None,
+    share: float | None = None,
+    engine: str | Engine = "auto",
 ) -> "RegionalPosterior":
-    """The posterior of an exact `model` given `data`, region by region; `num_regions` as in `divide`."""
+    """The posterior of an exact `model` given `data`, region by region; `num_regions` and `share` as in `divide`."""
     require_float64()
     check_problem(model, data)
     if not model.is_exact:
-        raise ValueError("regions are modelled exactly: give a model with pseudo_points=None")
-    return RegionalPosterior(model, divide(model, data, num_regions=num_regions), data, engine=engine)
+        raise ValueError("regions choose what they stand on themselves: give a model with pseudo_points=None")
+    division = divide(model, data, num_regions=num_regions, share=share)
+    return RegionalPosterior(model, division, data, engine=engine)
 
 
 class Seam(NamedTuple):
@@ -376,11 +386,13 @@ class RegionalPosterior(Posterior):
             is_core = np.concatenate([region.is_core, cell[seen] == number])
             order = np.argsort(rows, kind="stable")
             regions.append(Region(rows[order], is_core[order], region.depth))
-        division = Division(self.division.nearness, self.division.cuts, tuple(regions))
+        division = dataclasses.replace(self.division, regions=tuple(regions))
         return RegionalPosterior(self.model, division, data, engine=self.engine, with_rows=self._with_rows)
 
     def given_only(self, data: Observations) -> "RegionalPosterior":
-        return condition_regions(self.model, data, num_regions=self.num_regions, engine=self.engine)
+        return condition_regions(
+            self.model, data, num_regions=self.num_regions, share=self.division.share, engine=self.engine
+        )
 
     def emission(self, times: ArrayLike, places: ArrayLike, extra: RowExtras) -> LikelihoodEmission:
         return LikelihoodEmission(self.model.likelihood, extra)
@@ -407,15 +419,26 @@ class RegionalPosterior(Posterior):
         return cls(model, division, data, engine=engine, with_rows=bool(plain["with_rows"]))
 
 
-class Conditioned:
-    """One region given `data`, whose places come first among `places`, conditioned as it is asked."""
+class Told(NamedTuple):
+    """What a region is told: its rows, the places it stands on, theirs first, and what it may leave unexplained there; None for nothing."""
 
-    def __init__(self, model: Model, data: Observations, places: Float[np.ndarray, "place dim"], engine: str | Engine):
-        self.model, self.data, self.places = model, data, places
+    data: Observations
+    places: Float[np.ndarray, "place dim"]
+    share: Share | None
+
+
+class Conditioned:
+    """One region given what it is told, conditioned as it is asked."""
+
+    def __init__(self, model: Model, told: Told, engine: str | Engine):
+        self.data, self.places, share = told
+        self.model = model if share is None else reduced(model, self.places, share)
         self.engine = engine
         self.is_by_rows = False
-        if engine == "auto":
-            self.engine = chosen = exact_work(model, len(data.places), data.grouping.layout).engine
+        if engine == "auto" and share is not None:
+            self.engine = CpuEngine(Limits(threads=1))
+        elif engine == "auto":
+            self.engine = chosen = exact_work(model, len(self.data.places), self.data.grouping.layout).engine
             self.is_by_rows = isinstance(model.likelihood, Gaussian) and not chosen.has_state
 
     @functools.cached_property
@@ -428,13 +451,27 @@ class Conditioned:
             self.model,
             self.data.times,
             rows_of(self.data, self.sites),
-            np.asarray(own_features(self.model, self.places).weights),
-            exact_places=self.places,
+            np.asarray(self._features.weights),
+            exact_places=self.places if self.model.needs_places else None,
             log_constant=float(self.sites.log_constant),
-            power=0.0,
+            power=0.0 if self.model.is_exact else 1.0,
             engine=self.engine,
-            given=Given(self.data.row, np.zeros(self.data.num_rows), self.data.num_rows),
+            given=Given(self.data.row, self._unexplained, self.data.num_rows),
         )
+
+    @functools.cached_property
+    def _features(self) -> SpatialFeatures:
+        return own_features(self.model, self.places)
+
+    @functools.cached_property
+    def _unexplained(self) -> Float[np.ndarray, " row"]:
+        """Variance of f at each row that the region does without: like noise to it."""
+        spatial = np.asarray(self._features.unexplained)
+        if not spatial.any():
+            return np.zeros(self.data.num_rows)
+        by_time = time_variances_at(self.model, self.data.times)
+        grouping = self.data.grouping
+        return np.sum(by_time[grouping.time_of_row] * spatial[grouping.place_of_row], axis=1)
 
     @functools.cached_property
     def quickest(self) -> SinglePosterior | ByRows:
@@ -448,6 +485,8 @@ class Conditioned:
         floor = NOISE_FLOOR * signal_variances_at(self.model, self.data)
         own = 0.0 if self.data.noise_variance is None else np.asarray(self.data.noise_variance)
         noise = np.maximum(np.full(self.data.num_rows, float(self.model.likelihood.variance)) + own, floor)
+        if not self.model.is_exact:
+            noise = noise + self._unexplained
         return Sites(np.asarray(self.data.values), 1 / noise, -np.sum(np.log(2 * np.pi * noise)) / 2)
 
 
@@ -471,25 +510,33 @@ class _RegionsHere:
                 self._kept.move_to_end(number)
                 return self._kept[number]
         # Two threads that ask for one region at once each make it, and one is let go.
-        made = Conditioned(self.model, *self.told_to(number), self.engine)
+        made = Conditioned(self.model, self.told_to(number), self.engine)
         with self._lock:
             self._kept[number] = made
             while len(self._kept) > self._most_kept:
                 self._kept.popitem(last=False)
         return made
 
-    def told_to(self, number: int) -> tuple[Observations, Float[np.ndarray, "place dim"]]:
+    def told_to(self, number: int) -> Told:
         """The rows that a region sees, and the places it stands on: theirs, and where rows were cut some more of which nothing was
         seen, so that one size serves all regions.
         """
         data = take_rows(self.data, self.division.regions[number].rows)
         more = self._most_places - len(data.places)
+        if self.division.share > 0:
+            most = self.division.share * noise_beside(self.model, data)
+            importance = self.division.importance(data.times[0], data.places, number)
+            return Told(data, data.places, Share(most, importance, self._worth))
         if more <= 0:
-            return data, data.places
+            return Told(data, data.places, None)
         everywhere = self.data.places
         own = np.asarray(self.data.grouping.place_of_row)[self.division.regions[number].rows]
         others = np.setdiff1d((own[0] + np.arange(len(data.places) + more)) % len(everywhere), own)[:more]
-        return data, np.concatenate([data.places, everywhere[others]])
+        return Told(data, np.concatenate([data.places, everywhere[others]]), None)
+
+    @functools.cached_property
+    def _worth(self) -> Float[np.ndarray, " component"]:
+        return components_worth(self.model, self.data.times)
 
     @functools.cached_property
     def _most_places(self) -> int:
@@ -526,8 +573,7 @@ class _RegionElsewhere(NamedTuple):
     engine: str | Engine
 
     def conditioned(self) -> Conditioned:
-        data, places = pickle.loads(self.told)
-        return Conditioned(self.model, data, places, self.engine)
+        return Conditioned(self.model, pickle.loads(self.told), self.engine)
 
 
 def _answer(question: Callable[..., Any], region: _RegionHere | _RegionElsewhere, told: tuple[np.ndarray, ...]) -> Any:

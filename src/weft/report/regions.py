@@ -7,7 +7,7 @@ import numpy as np
 
 from weft.estimator.fitted import Fitted
 from weft.estimator.gridding import map_columns
-from weft.estimator.wide import regional_of
+from weft.estimator.wide import how_regions_answer, regional_of
 from weft.report.content import Figure
 from weft.report.figures import regions_figure
 
@@ -30,8 +30,8 @@ def region_words(fitted: Fitted) -> list[str]:
     seen = [len(region.rows) for region in regional.division.regions]
     seam = regional.seam()
     lines = [
-        f"{regional.num_regions:,} regions answer, each by an exact model of up to {max(seen):,} rows, those around it "
-        "included; the parameters are the same in all. Nothing is left unexplained by pseudo-points: there are none."
+        f"{regional.num_regions:,} regions answer, each by a model of up to {max(seen):,} rows, those around it "
+        f"included, {how_regions_answer(regional)}; the parameters are the same in all."
     ]
     if seam.num_points:
         lines.append(

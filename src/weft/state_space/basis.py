@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from weft.arrays import ARRAYS, AnyArray, is_concrete
-from weft.domains import Parametrised, as_float64, real
+from weft.domains import Parametrised, as_float64, fixed, real
 from weft.kernels.base import Kernel
 from weft.linalg import cholesky, whiten
 
@@ -159,6 +159,55 @@ class PseudoPoints(Basis):
             )
 
 
+class Leading(Basis):
+    """Of all functions of place that the field at `points` tells, the `size` that matter most there, a point counting by its `importance`.
+
+    No others of that number leave as little unexplained, on average by importance: they are the leading eigenvectors of the weighted
+    covariance.
+    """
+
+    points: Float[AnyArray, "point dim"] = fixed()
+    importance: Float[AnyArray, " point"] = fixed()
+    size: int = eqx.field(static=True)
+
+    @property
+    def given(self) -> "Leading":
+        return self
+
+    @property
+    def pseudo_points(self) -> Float[np.ndarray, "0 0"]:
+        return np.empty((0, 0))
+
+    @property
+    def landmarks(self) -> Float[AnyArray, "point dim"]:
+        return self.points
+
+    def of(self, kernel: Kernel, places: Float[AnyArray, "place dim"]) -> Reduction:
+        return Mixed(kernel, self.points, leading_mixture(kernel.covariance(self.points, self.points), self, jnp))
+
+    def thinned(self, places: Float[AnyArray, "place dim"], choose: Callable[[Any], Any]) -> Basis:
+        return PseudoPoints(choose(self.points))
+
+    def check_kernel(self, kernel: Kernel) -> None:
+        kernel.check_inputs(self.points)
+
+    def check_places(self, places: Float[AnyArray, "place dim"]) -> None:
+        if self.points.shape[1] != places.shape[1]:
+            raise ValueError(
+                f"the points of the basis have {self.points.shape[1]} columns and the places of the data {places.shape[1]}"
+            )
+
+
+def leading_mixture(gram: Float[AnyArray, "point point"], basis: Leading, numbers: Any) -> Float[AnyArray, "point _"]:
+    """What turns covariances with the points into weights; `numbers` is NumPy, or JAX's.
+
+    With D the roots of the importances and D K D = U Lambda U', weights k(r, points) D U Lambda^-1/2 are those of an orthonormal set.
+    """
+    root = numbers.sqrt(numbers.asarray(basis.importance))
+    values, vectors = numbers.linalg.eigh(root[:, None] * gram * root[None, :])
+    return root[:, None] * vectors[:, -basis.size :] / numbers.sqrt(values[-basis.size :])[None, :]
+
+
 class FeatureMap(Parametrised):
     """An explicit map from places to features of a kernel: one class in a file of its own makes a new one.
 
@@ -253,6 +302,22 @@ class Whitened(Reduction):
 
 def whitened(kernel: Kernel, points: Float[AnyArray, "pseudo dim"], *, are_data: bool) -> Whitened:
     return Whitened(kernel, points, cholesky(kernel.covariance(points, points)), are_data)
+
+
+class Mixed(Reduction):
+    """B = K_rz M for orthonormal functions K_.z M, which leaves k(r, r) - |B_r|^2."""
+
+    kernel: Kernel
+    points: Float[AnyArray, "point dim"]
+    mixture: Float[AnyArray, "point feature"]
+
+    @property
+    def size(self) -> int:
+        return self.mixture.shape[1]
+
+    def at(self, places: Float[AnyArray, "place dim"]) -> Reduced:
+        weights = self.kernel.covariance(places, self.points) @ self.mixture
+        return weights, jnp.maximum(self.kernel.variances(places) - jnp.sum(weights**2, axis=1), 0.0)
 
 
 class Mapped(Reduction):
