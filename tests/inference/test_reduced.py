@@ -61,8 +61,8 @@ def test_no_more_than_the_share_is_left_and_one_function_fewer_would_leave_more(
     assert sizes[2] == len(places)
     assert np.all(sizes[:2] < 0.8 * len(places))
     for number in range(3):
-        fewer = [Leading(places, importance, int(size)) for size in sizes]
-        fewer[number] = Leading(places, importance, int(sizes[number]) - 1)
+        fewer = [Leading(int(size), places, importance) for size in sizes]
+        fewer[number] = Leading(int(sizes[number]) - 1, places, importance)
         less = weft.Model(model().kernel, model().likelihood, tuple(fewer))
         assert np.sum(counted * unexplained(less, places, importance)) > 0.05 * NOISE
 

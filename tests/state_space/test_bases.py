@@ -43,7 +43,7 @@ def pseudo_explained(p):
     return explained
 
 
-LEADING = Leading(np.random.default_rng(9).uniform(0, 3, (7, 2)), np.array([1.0, 0.3, 0.8, 0.5, 1.0, 0.7, 0.2]), size=4)
+LEADING = Leading(4, np.random.default_rng(9).uniform(0, 3, (7, 2)), np.array([1.0, 0.3, 0.8, 0.5, 1.0, 0.7, 0.2]))
 
 
 def leading_explained(p):

@@ -71,7 +71,7 @@ def reduced(model: Model, places: Float[np.ndarray, "place dim"], share: Share) 
     """The model on as few leading functions of these places as leave no more than the share."""
     sizes = sizes_within(model, places, share)[: len(model.kernel.components)]
     bases = tuple(
-        AllPlaces() if size >= len(places) else Leading(places, share.importance, int(size)) for size in sizes
+        AllPlaces() if size >= len(places) else Leading(int(size), places, share.importance) for size in sizes
     )
     return Model(model.kernel, model.likelihood, bases, model.mean)
 

@@ -166,9 +166,9 @@ class Leading(Basis):
     covariance.
     """
 
+    size: int = eqx.field(static=True)
     points: Float[AnyArray, "point dim"] = fixed()
     importance: Float[AnyArray, " point"] = fixed()
-    size: int = eqx.field(static=True)
 
     @property
     def given(self) -> "Leading":
