@@ -27,8 +27,8 @@ from weft.model import Model
 from weft.state_space.basis import (
     AllPlaces,
     Basis,
+    Combined,
     Leading,
-    Mixed,
     OwnFeatures,
     PseudoPoints,
     Reduced,
@@ -82,7 +82,7 @@ def has_closed_features_at(reductions: tuple[Reduction, ...], count: int) -> boo
     known = all(
         has_closed_features(reduction.kernel)
         if isinstance(reduction, OwnFeatures)
-        else isinstance(reduction, Whitened | Mixed)
+        else isinstance(reduction, Whitened | Combined)
         and has_closed_form(reduction.kernel)
         and is_concrete(reduction.factor if isinstance(reduction, Whitened) else reduction.mixture)
         and is_concrete(reduction.points)
@@ -113,7 +113,7 @@ def _reduction(kernel: Kernel, basis: Basis, places: Float[np.ndarray, "place di
     points = np.asarray(places if are_data else basis.landmarks)
     grams = closed_covariance(kernel, points)[None]
     if isinstance(basis, Leading):
-        return Mixed(kernel, points, leading_mixture(grams[0], basis, np))
+        return Combined(kernel, points, leading_mixture(grams[0], basis, np))
     try:
         factor = cholesky_of_several(grams)[0]
     except np.linalg.LinAlgError:
@@ -138,7 +138,7 @@ def reduced_at(reduction: Reduction, places: Float[np.ndarray, "place dim"]) -> 
     """The same at any places."""
     if isinstance(reduction, OwnFeatures):
         return closed_features(reduction.kernel, places[None]).value[0], np.zeros(len(places))
-    assert isinstance(reduction, Whitened | Mixed)
+    assert isinstance(reduction, Whitened | Combined)
     points = np.asarray(reduction.points)
     weights = np.empty((len(places), len(points)))
     at_once = max(1, _AT_ONCE // len(points))
@@ -146,7 +146,7 @@ def reduced_at(reduction: Reduction, places: Float[np.ndarray, "place dim"]) -> 
         some = slice(first, first + at_once)
         pairs = EachWithOthers(places[None, some], points[None])
         weights[some] = np.broadcast_to(closed_form(reduction.kernel, pairs).value[0], weights[some].shape)
-    if isinstance(reduction, Mixed):
+    if isinstance(reduction, Combined):
         weights = weights @ np.asarray(reduction.mixture)
     else:
         weights = solve_triangular(np.asarray(reduction.factor), weights.T, lower=True, check_finite=False).T

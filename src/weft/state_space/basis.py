@@ -183,7 +183,7 @@ class Leading(Basis):
         return self.points
 
     def of(self, kernel: Kernel, places: Float[AnyArray, "place dim"]) -> Reduction:
-        return Mixed(kernel, self.points, leading_mixture(kernel.covariance(self.points, self.points), self, jnp))
+        return Combined(kernel, self.points, leading_mixture(kernel.covariance(self.points, self.points), self, jnp))
 
     def thinned(self, places: Float[AnyArray, "place dim"], choose: Callable[[Any], Any]) -> Basis:
         return PseudoPoints(choose(self.points))
@@ -304,7 +304,7 @@ def whitened(kernel: Kernel, points: Float[AnyArray, "pseudo dim"], *, are_data:
     return Whitened(kernel, points, cholesky(kernel.covariance(points, points)), are_data)
 
 
-class Mixed(Reduction):
+class Combined(Reduction):
     """B = K_rz M for orthonormal functions K_.z M, which leaves k(r, r) - |B_r|^2."""
 
     kernel: Kernel

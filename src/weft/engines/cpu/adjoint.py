@@ -20,6 +20,7 @@ from numba import njit
 
 from weft.engines.cpu.blas import OPTIONS, borrow, multiply, plain, solve_any, transposed
 from weft.engines.cpu.blocks import (
+    Belief,
     add_latent_outer,
     add_latent_trace,
     add_read_in,
@@ -235,12 +236,12 @@ def answer_smoothed(frame, asked, start, stop, adjoint, work):
 
 @njit(**OPTIONS)
 @no_type_check
-def step_back(frame, sweep, step, kept_mean, covariance, adjoint, work, gradient, is_told):
+def step_back(frame, sweep, step, filtered, adjoint, work, gradient, is_told):
     """The adjoint of a prediction, in place, and if `is_told` the chain's gradient; the smoothed mean into work.
 
     No step where `step` is -1.
     """
-    size, vector = frame.size, adjoint.vector
+    size, vector, covariance = frame.size, adjoint.vector, filtered.covariance
     if step >= 0:
         if is_told:
             add_latent_trace(frame, -0.5, adjoint.matrix, gradient.process_noise[step])
@@ -249,7 +250,7 @@ def step_back(frame, sweep, step, kept_mean, covariance, adjoint, work, gradient
     else:
         copy(size, vector, work.moved)
     for j in range(size):
-        work.smoothed_mean[j] = kept_mean[j] + dot(size, covariance, j * size, work.moved, 0)
+        work.smoothed_mean[j] = filtered.mean[j] + dot(size, covariance, j * size, work.moved, 0)
     if step >= 0:
         if is_told:
             of_step = gradient.transition[step]
@@ -274,8 +275,8 @@ def run_backward(frame, series, work, stretch, kept, adjoint, gradient, answer):
     for i in range(stretch.last - 1, stretch.first - 1, -1):
         slot = i - stretch.base
         covariance = kept.covariance[slot * square : (slot + 1) * square]
-        mean = kept.mean[slot * size : (slot + 1) * size]
-        step_back(frame, sweep, sweep.step[i], mean, covariance, adjoint, work, gradient, not answer)
+        filtered = Belief(kept.mean[slot * size : (slot + 1) * size], covariance)
+        step_back(frame, sweep, sweep.step[i], filtered, adjoint, work, gradient, not answer)
         batch = Batch(series.observed, sweep.row_start[i], sweep.row_stop[i])
         asking = answer and sweep.query_stop[i] > sweep.query_start[i]
         if batch.stop == batch.start and not asking:
