@@ -156,7 +156,7 @@ class Division:
             raise ValueError(f"its 'with_times' is {with_times!r}, not true or false")
         num_rows, width = shape
         sizes = {"row": num_rows, "coordinate": num_coordinates(model, with_times, width)}
-        # Those before 0.2 were all exact.
+        # Files that say nothing of it have exact ones.
         part = check_arrays(SCHEMA, {"share": 0.0, **plain}, sizes)
         cuts = Cuts(*(part[f"cut_{field.name}"] for field in dataclasses.fields(Cuts)))
         cuts.check()
