@@ -7,6 +7,7 @@ from typing import Any
 
 from weft.data.outputs import check_outputs
 from weft.distributed import tasks_on
+from weft.estimator.precision import in_float64
 from weft.project.settings import Settings
 from weft.project.surveys import Survey, survey_file
 from weft.space_time_gp import SpaceTimeGP
@@ -95,6 +96,7 @@ def was_interrupted(gp: SpaceTimeGP) -> bool:
     return any(each.result_.outcome is Outcome.INTERRUPTED for each in gp.each_target())
 
 
+@in_float64
 def fitted_record(gp: SpaceTimeGP) -> dict[str, Any]:
     """A fitted model in numbers; of several targets, each by name."""
     if isinstance(gp.target, tuple | list):
