@@ -87,11 +87,8 @@ class _Swept(Field):
         observed = self.problem.observed._replace(value=as_floats(rows.value), precision=as_floats(rows.precision))
         problem = dataclasses.replace(self.problem, observed=observed)
         check_numbers(problem.components, problem.step_number, problem.layout, observed)
-        # The smoother's own moments come from the same pass, where rows that say next to nothing will ask for them.
-        is_asked = np.min(sites.precision, initial=np.inf) * self.largest < LEAST_SAID
-        asked = make_asked(problem, self.queries if is_asked else None)
         limits = self.engine.limits
-        ends, meeting, total = there_and_back(problem, limits, self.queries.layout if is_asked else None, asked)
+        ends, meeting, total = there_and_back(problem, limits, None, make_asked(problem, None))
         slope = gradient_of(problem, ends, meeting)
         parts = tuple(
             dataclasses.replace(part, **own._asdict())
@@ -99,7 +96,10 @@ class _Swept(Field):
         )
         # As JAX has it: nothing where there is nothing to differentiate.
         chain = eqx.filter(Chain(parts, self.prior.chain.step_number), eqx.is_inexact_array)
-        if is_asked:
+        # The gradient has too few digits of the moments of rows that say next to nothing; the smoother tells them in a pass of its own.
+        if np.min(sites.precision, initial=np.inf) * self.largest < LEAST_SAID:
+            asked = make_asked(problem, self.queries)
+            there_and_back(problem, limits, self.queries.layout, asked)
             mean = asked.mean.reshape(-1, len(problem.components)).sum(axis=1)
             moments = _of_seen(self.seen, mean, asked.total_variance)
         else:
