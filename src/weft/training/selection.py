@@ -71,8 +71,8 @@ class Trial:
 class Checks(NamedTuple):
     """Small blocks that rows are left out of, and neighbourhoods over the whole series that places are.
 
-    Over one spell of weather a place errs as one, and which of two models serves it better is chance: on five tables places left out of
-    six stretches told gains with two to three times the standard error of those left out over the series.
+    Over one spell of weather a place errs as one, and which of two models serves it better is chance: on three of four tables places
+    left out of six stretches told most gains with one and a half to three times the standard error of those left out over the series.
     """
 
     rows: Sequence[Observations]
