@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import ctypes
 import functools
+import importlib
 import itertools
 import os
 import threading
@@ -61,6 +62,8 @@ class _BlasThreads(NamedTuple):
 @functools.cache
 def _libraries() -> tuple[_BlasThreads, ...]:
     """Every OpenBLAS in the process; its own functions, because threadpoolctl lets only the thread that set a limit lift it."""
+    # SciPy brings a library of its own, which must be there to be found.
+    importlib.import_module("scipy.linalg")
     found = []
     for library in threadpoolctl.threadpool_info():
         if library["internal_api"] != "openblas":
