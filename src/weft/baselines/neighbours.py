@@ -9,10 +9,13 @@ from jaxtyping import Bool, Float, Int
 
 from weft.baselines.by_time import fit_persistence
 from weft.baselines.record import ROWS_LEFT_OUT, Baseline, Forecast, Record, as_columns, sd_by
+from weft.engines.cpu.threads import num_processors
 
 __all__ = ["NUM_NEIGHBOURS", "NeighbourAverage", "fit_neighbours"]
 
 NUM_NEIGHBOURS = 8
+# Rows in one tree, with what is asked of it: bounds memory.
+_ROWS_AT_ONCE = 500_000
 
 
 @final
@@ -71,20 +74,37 @@ def _average_neighbours(
     from scipy.spatial import cKDTree
 
     mean, nearest = np.full(len(time), np.nan), np.full(len(time), np.nan)
+    if len(time) == 0:
+        return mean, nearest
+    # Times lie along a further axis, each beyond the reach of the others: one tree for many times, where hourly rows of a few stations
+    # would have tens of thousands of trees.
+    apart = 1.0 + 2.0 * float(np.linalg.norm(np.ptp(np.concatenate([record.places, places]), axis=0)))
     order = np.argsort(time, kind="stable")
-    asked, starts = np.unique(time[order], return_index=True)
-    for slot, start, stop in zip(asked, starts, np.append(starts[1:], len(time)), strict=True):
-        queries = order[start:stop]
-        rows = slice(record.starts[slot], record.starts[slot + 1])
-        values = record.values[rows]
-        tree = cKDTree(record.places[record.place[rows]])
+    asked, first = np.unique(time[order], return_index=True)
+    first = np.append(first, len(time))
+    counts = np.diff(record.starts)[asked]
+    for start, stop in _in_parts(counts + np.diff(first)):
+        slots, queries = asked[start:stop], order[first[start] : first[stop]]
+        rows = np.concatenate([np.arange(record.starts[slot], record.starts[slot + 1]) for slot in slots])
+        level = np.repeat(np.arange(len(slots)), counts[start:stop])
+        of_query = np.searchsorted(slots, time[queries])
+        tree = cKDTree(np.column_stack([record.places[record.place[rows]], apart * level]))
         # One more than needed, in case the row to leave out is among them.
-        wanted = min(num_neighbours + 1, len(values))
-        distance, found = tree.query(places[queries], k=np.arange(1, wanted + 1))
-        usable = found + record.starts[slot] != left_out[queries, None]
+        wanted = min(num_neighbours + 1, len(rows))
+        distance, found = tree.query(
+            np.column_stack([places[queries], apart * of_query]), k=np.arange(1, wanted + 1), workers=num_processors()
+        )
+        usable = (level[found] == of_query[:, None]) & (rows[found] != left_out[queries, None])
         usable &= np.cumsum(usable, axis=1) <= num_neighbours
-        mean[queries], nearest[queries] = _weigh(distance, values[found], usable)
+        mean[queries], nearest[queries] = _weigh(distance, record.values[rows[found]], usable)
     return mean, nearest
+
+
+def _in_parts(sizes: Int[np.ndarray, " time"]) -> list[tuple[int, int]]:
+    """From where to where, so that parts hold about so many rows and queries, or one time."""
+    part = np.cumsum(sizes) // _ROWS_AT_ONCE
+    starts = np.flatnonzero(np.diff(part, prepend=-1))
+    return list(zip(starts.tolist(), [*starts[1:].tolist(), len(sizes)], strict=True))
 
 
 def _weigh(

@@ -17,6 +17,7 @@ else moves it.
 """
 
 import logging
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -70,7 +71,7 @@ class BoundAtSites(NamedTuple):
     target: Natural
     excess: Float[np.ndarray, " row"]
     distance: float
-    slopes: Any
+    slopes: Callable[[], Any]
 
 
 class Found(NamedTuple):
@@ -84,7 +85,7 @@ class Found(NamedTuple):
     bound: float
     mean: Float[np.ndarray, " row"]
     explained: Float[np.ndarray, " row"]
-    slopes: Any
+    slopes: Callable[[], Any]
     converged: bool
     engine_calls: int
     bounds: tuple[float, ...]

@@ -18,7 +18,7 @@ from weft.arrays import AnyArray
 from weft.engines.base import Engine
 from weft.engines.cpu import CpuEngine
 from weft.engines.cpu.problem import Problem, as_floats, check_numbers, make_asked, make_problem
-from weft.engines.cpu.series import gradient_of, there_and_back
+from weft.engines.cpu.series import SeriesGradient, gradient_of, there_and_back
 from weft.inference.prior import Prior
 from weft.state_space.chain import Chain, Queries, Rows
 
@@ -45,14 +45,14 @@ class Natural(NamedTuple):
 
 
 class GivenSites(NamedTuple):
-    """The sites' log normaliser, mean and variance of f at the rows (without what is unexplained there), and slopes of the
-    normaliser in what the field is made of, as the field has them.
+    """The sites' log normaliser, mean and variance of f at the rows (without what is unexplained there), and what tells slopes of the
+    normaliser in what the field is made of, as the field has them: a search needs them only where it ends.
     """
 
     log_normaliser: float
     mean: Float[np.ndarray, " row"]
     explained: Float[np.ndarray, " row"]
-    slopes: Any
+    slopes: Callable[[], Any]
 
 
 class ChainSlopes(NamedTuple):
@@ -87,24 +87,28 @@ class _Swept(Field):
         observed = self.problem.observed._replace(value=as_floats(rows.value), precision=as_floats(rows.precision))
         problem = dataclasses.replace(self.problem, observed=observed)
         check_numbers(problem.components, problem.step_number, problem.layout, observed)
-        limits = self.engine.limits
-        ends, meeting, total = there_and_back(problem, limits, None, make_asked(problem, None))
-        slope = gradient_of(problem, ends, meeting)
+        # The gradient has too few digits of the moments of rows that say next to nothing; the smoother tells them in a pass of its own.
+        if np.min(sites.precision, initial=np.inf) * self.largest < LEAST_SAID:
+            asked = make_asked(problem, self.queries)
+            _, _, total = there_and_back(problem, self.engine.limits, self.queries.layout, asked)
+            mean = asked.mean.reshape(-1, len(problem.components)).sum(axis=1)
+            moments = _of_seen(self.seen, mean, asked.total_variance)
+            return GivenSites(total, *moments, lambda: self.slopes(self.gradient(problem)[1]))
+        total, slope = self.gradient(problem)
+        moments = _moments(self, rows, sites, slope.value, slope.precision)
+        return GivenSites(total, *moments, lambda: self.slopes(slope))
+
+    def gradient(self, problem: Problem) -> tuple[float, SeriesGradient]:
+        ends, meeting, total = there_and_back(problem, self.engine.limits, None, make_asked(problem, None))
+        return total, gradient_of(problem, ends, meeting)
+
+    def slopes(self, slope: SeriesGradient) -> ChainSlopes:
         parts = tuple(
             dataclasses.replace(part, **own._asdict())
             for part, own in zip(self.prior.chain.components, slope.components, strict=True)
         )
         # As JAX has it: nothing where there is nothing to differentiate.
-        chain = eqx.filter(Chain(parts, self.prior.chain.step_number), eqx.is_inexact_array)
-        # The gradient has too few digits of the moments of rows that say next to nothing; the smoother tells them in a pass of its own.
-        if np.min(sites.precision, initial=np.inf) * self.largest < LEAST_SAID:
-            asked = make_asked(problem, self.queries)
-            there_and_back(problem, limits, self.queries.layout, asked)
-            mean = asked.mean.reshape(-1, len(problem.components)).sum(axis=1)
-            moments = _of_seen(self.seen, mean, asked.total_variance)
-        else:
-            moments = _moments(self, rows, sites, slope.value, slope.precision)
-        return GivenSites(total, *moments, ChainSlopes(chain, slope.weights))
+        return ChainSlopes(eqx.filter(Chain(parts, self.prior.chain.step_number), eqx.is_inexact_array), slope.weights)
 
 
 class _ByEngine(Field):
@@ -116,7 +120,7 @@ class _ByEngine(Field):
         chain, weights = self.prior.chain, self.prior.weights
         total, (of_chain, of_weights, of_rows) = _normaliser_and_gradient((chain, weights, rows), self.engine)
         moments = _moments(self, rows, sites, np.asarray(of_rows.value), np.asarray(of_rows.precision))
-        return GivenSites(float(total), *moments, ChainSlopes(of_chain, of_weights))
+        return GivenSites(float(total), *moments, lambda: ChainSlopes(of_chain, of_weights))
 
 
 def _with_sites(rows: Rows, seen: Int[np.ndarray, " seen"] | None, sites: Natural) -> Rows:

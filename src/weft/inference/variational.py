@@ -83,7 +83,7 @@ def _forward(search: _Search, leaves: Leaves) -> tuple[Float[Array, ""], Leaves]
     found, prior, likelihood = search.run(leaves)
     seen = ValuedRows(search.data.values, extras_of(search.data), np.asarray(prior.unexplained))
     unexplained, of_likelihood = likelihood_slopes(likelihood, seen, found.mean, found.explained)
-    of_field: ChainSlopes = found.slopes
+    of_field: ChainSlopes = found.slopes()
     gradient = Prior(of_field.chain, of_field.weights, unexplained), of_likelihood
     # A gradient has None where its model has no floating-point array; a cotangent has a zero of no type there.
     by_leaf = search.tree.flatten_up_to(gradient)

@@ -76,9 +76,9 @@ def bound_and_slopes(
     _, of_likelihood = likelihood_slopes(likelihood, seen, found.mean, found.explained)
     slopes: Pieces
     if isinstance(pieces, MatrixPieces):
-        slopes = matrix_slopes(pieces, covariance_slopes(found.slopes))
+        slopes = matrix_slopes(pieces, covariance_slopes(found.slopes()))
     else:
-        of: ChainSlopes = found.slopes
+        of: ChainSlopes = found.slopes()
         slopes = chain_slopes(pieces, block, of.chain.components, np.asarray(of.weights), np.zeros(len(block.values)))
     precision = np.asarray(found.sites.precision)
     sites = Natural(np.asarray(found.sites.value) * precision, precision)
@@ -101,7 +101,7 @@ class _InMatrix(Field):
         for number in np.flatnonzero(1 - own < _LEAST_SAID):
             explained[number] = self._variance_of(int(self.present[number]), found)
         mean = sites.value - found.solved[self.present] / found.root[self.present]
-        return GivenSites(found.log_normaliser, mean, explained, found)
+        return GivenSites(found.log_normaliser, mean, explained, lambda: found)
 
     def _variance_of(self, number: int, found: FactoredMatrix) -> float:
         """Of f at one row, without dividing by its precision."""
