@@ -13,7 +13,7 @@ from typing import Any, final
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 
 from weft.data.observations import Observations, places_repeat, take_rows
@@ -280,16 +280,24 @@ def _candidates(
 
 
 def _to_check(model: Model, data: Observations, seed: int) -> Checks:
-    """Compact blocks, whose places have neighbours as they have in the table: cut to rows of their first times, and over the series."""
+    """Compact blocks, whose places have neighbours as they have in the table: cut to rows of some times, and over the series."""
     blocks = choose_blocks(model, data, work=TRIAL_WORK, seed=seed)
     compact = [block.data for block in blocks if block.kind in (Kind.WHOLE, Kind.COMPACT)][:_CHECKS]
-    near = [take_rows(block, np.arange(min(block.num_rows, _CHECKED_ROWS))) for block in compact]
+    # Of a few blocks, which a small network has, as many stretches as of many: its first two days would judge alone.
+    near = [take_rows(block, rows) for block in compact for rows in _stretches(block, -(-_CHECKS // len(compact)))]
     if not places_repeat(data):
         return Checks(near, near)
     around = through_the_series(
         model, data, count=_NEIGHBOURHOODS, num_places=_NEIGHBOURS_LEFT_OUT, num_rows=_ROWS_OF_NEIGHBOURS, seed=seed
     )
     return Checks(near, around)
+
+
+def _stretches(block: Observations, count: int) -> list[Int[np.ndarray, " row"]]:
+    """Up to `count` runs of its rows in the order of time, from the first on, evenly spaced."""
+    size = min(block.num_rows, _CHECKED_ROWS)
+    starts = np.linspace(0, block.num_rows - size, max(1, min(count, block.num_rows // size)) + 1)[:-1].astype(np.int64)
+    return [np.arange(start, start + size) for start in starts]
 
 
 def priors_for(names: Sequence[str], scales: Scales) -> dict[str, Prior]:
