@@ -10,6 +10,7 @@ from scipy.stats import norm
 import weft
 from tests.estimator.tables import STATIONS
 from weft.baselines import available_baselines
+from weft.estimator import validation
 
 
 def test_scores_are_those_of_the_predictions(fitted, table):
@@ -38,6 +39,21 @@ def test_persistence_stands_beside_forecasts(fitted, table):
     part = weft.SpaceTimeGP(**fitted.get_params())
     part._keep(start.given_only(start.read(table.iloc[: 20 * STATIONS])))
     assert "mean_crps_persistence" in part.score(table.iloc[20 * STATIONS :])
+
+
+def test_of_very_many_hidden_rows_some_are_scored_as_all_would_be(fitted, table, monkeypatch, caplog):
+    """All stay hidden; folds that are asked for are scored whole."""
+    columns = ["row", "model", "value", "error", "crps"]
+    whole = fitted.cross_validate(table, by="station", folds=5, output="rows")[columns]
+    monkeypatch.setattr(validation, "ROWS_SCORED", 60)
+    with caplog.at_level("INFO", logger="weft"):
+        some = fitted.cross_validate(table, by="station", output="rows")[columns]
+    assert "60 of 149 hidden rows scored" in caplog.text
+    assert (some.groupby("model")["row"].nunique() == 60).all()
+    both = some.merge(whole, on=["row", "model"], suffixes=("", "_of_all"))
+    assert len(both) == len(some)
+    assert_allclose(both[["value", "error", "crps"]], both[["value_of_all", "error_of_all", "crps_of_all"]], rtol=1e-9)
+    assert len(fitted.cross_validate(table, by="station", folds=5, output="rows")) == len(whole)
 
 
 def test_cross_validation_holds_out_whole_stations(fitted, table):

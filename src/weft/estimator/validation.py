@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from weft.arrays import require_whole
-from weft.estimator.budget import EVALUATION_WORK, num_folds_within, work_of_model
+from weft.estimator.budget import EVALUATION_WORK, ROWS_SCORED, num_folds_within, work_of_model
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.evaluation import Sheet, joined, make_sheet, rows_frame, score_beside_baselines, tidy_scores
 from weft.estimator.fitted import Fitted
@@ -20,6 +20,7 @@ from weft.estimator.learning import learn, translation_for
 from weft.estimator.translation import Translation
 from weft.estimator.wide import stretches_to_ask
 from weft.folds import assign_folds, splits
+from weft.heap import return_memory
 from weft.inference.executor import current_executor
 from weft.options import Options
 
@@ -29,6 +30,9 @@ OUTPUTS = ("scores", "rows")
 NUM_FOLDS = 5
 
 logger = logging.getLogger("weft")
+
+# A fold: its number, rows seen, and hidden rows to score.
+Part = tuple[int, Int[np.ndarray, " seen"], Int[np.ndarray, " hidden"]]
 
 
 def cross_validate(
@@ -46,7 +50,8 @@ def cross_validate(
     """Scores of each held-out row (`output="rows"`) or summed up; `fitted` keeps its parameters, None learns each time.
 
     Rows without a value are left out of every fold: they teach nothing and cannot be scored. Without `num_folds` there
-    are five, of which a large model predicts as many as its work allows, and regions of a long series one, in stretches of it. With a
+    are five, of which a large model predicts as many as its work allows, and regions of a long series one, in stretches of it; and of
+    very many hidden rows some are scored. With a
     `horizon`, folds are forecasts from as many origins, and scores are also told by lead time.
     """
     if output not in OUTPUTS:
@@ -77,6 +82,8 @@ def cross_validate(
         (fold, *(rows if inside is None else rows[inside[rows]] for rows in (present[train], present[test])))
         for fold, (train, test) in enumerate(itertools.islice(held_out, predicted))
     ]
+    if is_free and by != "time":
+        parts = _scored_alone(parts, by, seed)
     told = _Told(options, roles, rows, fitted, translation, sheet, seed, by == "time")
     executor = current_executor()
     if executor.is_elsewhere:
@@ -93,6 +100,28 @@ def cross_validate(
         return frame
     target_sd = float(np.std(sheet.values[present]))
     return joined([tidy_scores(frame, target_sd, by), scores_by_lead(frame, target_sd, by)])
+
+
+def _scored_alone(parts: list[Part], by: str, seed: int) -> list[Part]:
+    """The same folds, of whose hidden rows so many are scored, drawn at random: more would not change a score's third digit."""
+    hidden = sum(len(rows) for _, _, rows in parts)
+    if hidden <= ROWS_SCORED:
+        return parts
+    logger.info(
+        "held out by %s: %s of %s hidden rows scored, drawn at random; folds=%d scores all",
+        by,
+        f"{ROWS_SCORED:,}",
+        f"{hidden:,}",
+        NUM_FOLDS,
+    )
+    rng = np.random.default_rng([seed, 4])
+    drawn = rng.random(hidden).argpartition(ROWS_SCORED)[:ROWS_SCORED]
+    chosen = np.zeros(hidden, dtype=bool)
+    chosen[drawn] = True
+    ends = np.cumsum([len(rows) for _, _, rows in parts])[:-1]
+    return [
+        (fold, seen, rows[of_fold]) for (fold, seen, rows), of_fold in zip(parts, np.split(chosen, ends), strict=True)
+    ]
 
 
 def ahead_of(
@@ -118,7 +147,7 @@ class _Told(NamedTuple):
     is_forecast: bool
 
 
-def _scored_fold(told: _Told, part: tuple[int, Int[np.ndarray, " seen"], Int[np.ndarray, " hidden"]]) -> Any:
+def _scored_fold(told: _Told, part: Part) -> Any:
     """The scores of one fold's hidden rows, predicted from those seen."""
     fold, seen, hidden = part
     train_rows, sheet = told.rows.take(seen), told.sheet
@@ -136,7 +165,10 @@ def _scored_fold(told: _Told, part: tuple[int, Int[np.ndarray, " seen"], Int[np.
         seed=told.seed,
         is_forecast=told.is_forecast,
     )
-    return rows_frame(scored, hidden, sheet, fold=fold)
+    frame = rows_frame(scored, hidden, sheet, fold=fold)
+    del model, scored, train_rows
+    return_memory()
+    return frame
 
 
 def folds_of(

@@ -27,6 +27,7 @@ from weft.engines.choose import check_engine_name, engine_name
 from weft.engines.cpu import CpuEngine, Limits
 from weft.engines.cpu.threads import num_processors
 from weft.engines.dense import padded_size
+from weft.heap import return_memory
 from weft.inference.by_rows import ByRows
 from weft.inference.cuts import Shares
 from weft.inference.division import Division, Heard, Region, divide
@@ -65,7 +66,7 @@ BYTES_A_ROW = 200
 # Draws behind the variance of a sum over several regions: known to 5 % then.
 AGGREGATE_DRAWS = 200
 # Points that regions are told of at once: more of them would be in memory several times over.
-POINTS_TOLD = 2**23
+POINTS_TOLD = 2**21
 # Draws of the prior that share their waves: more would share what these few waves happen to be like.
 DRAWS_PER_WAVES = 10
 
@@ -244,6 +245,8 @@ class RegionalPosterior(Posterior):
             for (_, point, weight), answer in zip(some, answers, strict=True):
                 mean[point] += weight * answer[:, 0]
                 deviation[point] += weight * np.sqrt(np.maximum(answer[:, 1], 0.0))
+            del some, answers
+            return_memory()
         return Marginals(mean, deviation**2)
 
     def _ask_all(self, question: Callable[["Conditioned"], Any]) -> list[Any]:
