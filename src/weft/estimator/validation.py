@@ -32,7 +32,7 @@ NUM_FOLDS = 5
 logger = logging.getLogger("weft")
 
 # A fold: its number, rows seen, and hidden rows to score.
-Part = tuple[int, Int[np.ndarray, " seen"], Int[np.ndarray, " hidden"]]
+Part = tuple[int, np.ndarray, np.ndarray]
 
 
 def cross_validate(
