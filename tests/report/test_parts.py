@@ -172,9 +172,22 @@ def test_what_is_left_in_residuals_is_named() -> None:
     assert "Neighbours err together: at 12 km" in worries
     assert "correlated (0.30)" in worries
     assert "the model has no level for each place" in worries
-    _, _, worries = words(check(), in_time=left, has_levels=True)
+    assert "set habits='auto', or add a 'local' component" in worries
+    _, _, worries = words(check(), in_time=left, has=("places",))
     assert "more than the levels found for them explain" in worries
     assert "has no level" not in worries
+
+
+def test_what_a_model_has_is_no_remedy() -> None:
+    lags = np.arange(1.0, 15.0)
+    left = Autocorrelation(lags, np.where(lags == 12, 0.45, 0.15), np.full(14, 0.02), "months")
+    everything = {"has": ("local", "places", "season"), "remedy": MORE_ROWS}
+    _, _, worries = words(check(), in_time=left, **everything)
+    assert "12 months apart are correlated (0.45): the season in the model does not hold all of it" in worries
+    assert "a column that tells such places apart" in worries
+    assert "set habits" not in worries
+    assert "add a" not in worries
+    assert "seasonality=" not in worries
 
 
 def test_a_cycle_left_in_residuals_is_named() -> None:

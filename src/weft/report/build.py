@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.data.atomic import check_output, write_whole
-from weft.estimator.components import PLACES, degenerate_scales
+from weft.estimator.components import LOCAL, NAMED, PLACES, degenerate_scales
 from weft.estimator.fitted import Fitted
 from weft.estimator.habits import habits_in_words
 from weft.estimator.learning import names_of_habits, options_among
@@ -157,7 +157,7 @@ def gather(
             checks=described,
             in_space=in_space,
             in_time=in_time,
-            has_levels=PLACES in fitted.all_names,
+            has=_kinds_of_parts(fitted),
             remedy=_remedy(gp),
             unexplained=_unexplained_by_noise(fitted),
             degenerate=degenerate_scales(fitted.model, fitted.names, _extent(fitted)),
@@ -179,6 +179,13 @@ def gather(
         diagnostics_words=(_residual_words(looked_at, rows),),
         reproduce=describe_run(gp, rows, command=command, seed=seed, timings=earlier + (spent_so_far() - begun)),
     )
+
+
+def _kinds_of_parts(fitted: Fitted) -> set[str]:
+    """What the model has that a worry might else ask for."""
+    names = {name for name in fitted.all_names if name is not None}
+    seasons = names - {*NAMED, PLACES}
+    return (names & {LOCAL, PLACES}) | ({"season"} if seasons else set())
 
 
 def _remedy(gp: "SpaceTimeGP") -> str:

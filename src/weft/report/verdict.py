@@ -2,7 +2,7 @@
 """One sentence on whether to trust the model, the numbers behind it, and what to worry about, in plain words."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +15,9 @@ __all__ = ["ANOTHER_LIKELIHOOD", "LEARN_HABITS", "MORE_ROWS", "judge"]
 LEARN_HABITS = "Set habits='auto', so that noise and tails are learned from rows left out"
 MORE_ROWS = "Noise and tails were looked for (habits='auto'), and rows left out told too little of them; more rows may"
 ANOTHER_LIKELIHOOD = "Another likelihood may suit the values better"
+
+# What is left to do where the model has everything that could be added.
+_TELL_APART = "a column that tells such places apart (elevation, distance to the sea, kind of site), in space or as a covariate, may help"
 
 # How far the share of values inside an interval may be from what it says, by its level; and how far at all.
 _COVERAGE = {0.5: 0.05, 0.8: 0.05, 0.9: 0.05, 0.95: 0.03}
@@ -39,14 +42,14 @@ def judge(
     checks: Sequence[Check],
     in_space: Variogram,
     in_time: Autocorrelation,
-    has_levels: bool = False,
+    has: Collection[str] = (),
     remedy: str = LEARN_HABITS,
     unexplained: float = 0.0,
     degenerate: Sequence[str] = (),
 ) -> Verdict:
     """`checks` in order of weight: the first gives the coverage named in the headline.
 
-    `has_levels` says whether places have levels of their own already; `remedy` is what may set intervals right; `unexplained` is the
+    `has` are the kinds of things that the model has already ("places", "local", "season"), which are no remedy then; `remedy` is what may set intervals right; `unexplained` is the
     variance that pseudo-points leave, by the noise's; `degenerate` are sentences about scales that no data can have told. Each worry
     names its remedy.
     """
@@ -61,7 +64,7 @@ def judge(
         worries += _worries_of(check, remedy)
     doubts = [
         *degenerate,
-        *_left_in_time(in_time, has_levels),
+        *_left_in_time(in_time, has, looked_for_habits=remedy != LEARN_HABITS),
         *_left_in_space(in_space),
         *_unexplained_words(unexplained),
     ]
@@ -71,20 +74,26 @@ def judge(
     return Verdict(state, _headline(converged, checks, state), tuple(facts), tuple(worries))
 
 
-def _left_in_time(in_time: Autocorrelation, has_levels: bool) -> list[str]:
+def _left_in_time(in_time: Autocorrelation, has: Collection[str], *, looked_for_habits: bool) -> list[str]:
     """What residuals of one place say about components that are not there."""
     found = []
     correlation, lags, unit = in_time.correlation, in_time.lags, in_time.unit
     late = correlation[len(correlation) // 2 :]
     if len(late) > 2 and float(late.mean()) > _OFFSET:
-        remedy = (
-            "and the model has no level for each place: set habits='auto', or add a 'local' component"
-            if not has_levels
-            else "more than the levels found for them explain: add a 'local' component, or a season"
+        missing = [
+            *(["set habits='auto'"] if not looked_for_habits and "places" not in has else []),
+            *(["add a 'local' component"] if "local" not in has else []),
+            *(["add a season"] if "places" in has and "season" not in has else []),
+        ]
+        known = (
+            "more than the levels found for them explain"
+            if "places" in has
+            else "and the model has no level for each place"
         )
+        remedy = ", or ".join(missing) or _TELL_APART
         found.append(
             f"Residuals of one place stay correlated at long lags ({late.mean():.2f}): some places read a little high or low "
-            f"throughout, {remedy}."
+            f"throughout, {known}: {remedy}."
         )
     if len(correlation) and abs(correlation[0]) > _LEFT_IN_TIME:
         found.append(
@@ -94,8 +103,13 @@ def _left_in_time(in_time: Autocorrelation, has_levels: bool) -> list[str]:
     elif len(correlation) and float(np.max(correlation)) > _LEFT_IN_TIME:
         where = int(np.argmax(correlation))
         found.append(
-            f"Residuals {lags[where]:g} {unit} apart are correlated ({correlation[where]:.2f}): a cycle of that length "
-            f"is not in the model; give it as seasonality={lags[where]:g}, or as 'yearly', 'weekly' or 'daily' if it is one."
+            f"Residuals {lags[where]:g} {unit} apart are correlated ({correlation[where]:.2f}): "
+            + (
+                f"the season in the model does not hold all of it, as where it differs from place to place: {_TELL_APART}."
+                if "season" in has
+                else f"a cycle of that length is not in the model; give it as seasonality={lags[where]:g}, or as 'yearly', "
+                "'weekly' or 'daily' if it is one."
+            )
         )
     return found
 
