@@ -49,9 +49,9 @@ def judge(
 ) -> Verdict:
     """`checks` in order of weight: the first gives the coverage named in the headline.
 
-    `has` are the kinds of things that the model has already ("places", "local", "season"), which are no remedy then; `remedy` is what may set intervals right; `unexplained` is the
-    variance that pseudo-points leave, by the noise's; `degenerate` are sentences about scales that no data can have told. Each worry
-    names its remedy.
+    `has` are the kinds of things that the model has already ("places", "local", "season"), which are no remedy then; `remedy` is what
+    may set intervals right; `unexplained` is the variance that pseudo-points leave, by the noise's; `degenerate` are sentences about
+    scales that no data can have told. Each worry names its remedy.
     """
     facts = [
         Fact("learning", "converged" if converged else "not converged", message, "good" if converged else "caution")
