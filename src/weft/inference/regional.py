@@ -59,8 +59,8 @@ __all__ = [
 
 logger = logging.getLogger("weft")
 
-# Posteriors of regions kept for the next question, in bytes; others are made again, which is cheap beside asking them. Each takes a
-# matrix of its rows where it is of rows, and else so much for each of them.
+# Posteriors of regions kept for the next question where they take no more bytes; else they are made again, which is cheap beside
+# asking them. Each takes a matrix of its rows where it is of rows, and else so much for each of them.
 KEPT_BYTES = 512 * 2**20
 BYTES_A_ROW = 200
 # Draws behind the variance of a sum over several regions: known to 5 % then.
@@ -506,7 +506,9 @@ class _RegionsHere:
         self.model, self.division, self.data, self.engine = model, division, data, engine
         most = max(len(region.rows) for region in division.regions)
         each = max(BYTES_A_ROW * most, 8 * most**2 if division.nearness.with_times else 0)
-        self._most_kept = max(2 * num_processors(), KEPT_BYTES // each)
+        # All or few: of all but some, those that a pass comes to next were let go for those it has just asked.
+        count = len(division.regions)
+        self._most_kept = count if count * each <= KEPT_BYTES else 2 * num_processors()
         self._kept: OrderedDict[int, Conditioned] = OrderedDict()
         self._lock = threading.Lock()
 
