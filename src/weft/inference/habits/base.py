@@ -18,6 +18,10 @@ from weft.model import Model
 
 # Places nearer than this are one: a tenth of a millimetre in kilometres.
 _SAME_PLACE = 1e-7
+# Rows a place has on average, from which a number of its own is settled: one row of n that told it gains 1 / 2n nats by that, so less
+# than what a habit has to gain to be kept. And the part of rows at places that have such a number.
+_MANY_ROWS = 250
+_NEARLY_ALL = 0.98
 
 Times = Float[np.ndarray, " query"]
 Places = Float[np.ndarray, "query dim"]
@@ -110,6 +114,19 @@ class Finder(Protocol):
     """
 
     def __call__(self, field: Posterior, data: Observations, num_space: int) -> Habit | None: ...
+
+
+def are_settled(known: Float[np.ndarray, "place dim"], data: Observations) -> bool:
+    """Whether `data` have so many rows a place, nearly all at known places, that a number a place told by more rows stays as it is.
+
+    A fold keeps it then, as it keeps the model's parameters, where to find it again takes a pass over all rows.
+    """
+    places, of_place = distinct_places(data.places[:, : known.shape[1]])
+    if data.num_rows < _MANY_ROWS * len(places):
+        return False
+    is_known = place_numbers(known, places) >= 0
+    at_known = is_known[of_place[np.asarray(data.grouping.place_of_row)]]
+    return bool(np.mean(at_known) >= _NEARLY_ALL)
 
 
 def place_numbers(known: Float[np.ndarray, "place dim"], places: Places) -> Int[np.ndarray, " query"]:

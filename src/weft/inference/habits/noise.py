@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
-from weft.inference.habits.base import Habit, Places, Times, place_numbers
+from weft.inference.habits.base import Habit, Places, Times, are_settled, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.likelihoods import Gaussian
 from weft.model import Model
@@ -38,8 +38,6 @@ _MEDIAN_SQUARE = 0.4549
 _LOG_VARIANCE_PER_ROW = 4.0
 # Nats a row that left-out rows have to gain.
 _LEAST_GAIN = 0.002
-# Rows a place has on average, from which its variance is settled: of n rows, one that helped to find it gains 1 / 2n nats by that.
-_MANY_ROWS = 1 / (2 * _LEAST_GAIN)
 # Deviations from the other places, from which a place's noise is called its own.
 _CLEAR = 3.0
 # No place is quieter than this part of the noise of all.
@@ -100,14 +98,9 @@ class Noise(Habit):
         return self._at(places)
 
     def again(self, field: Posterior, data: Observations) -> "Noise":
-        """Given a field that was told of the former variances.
-
-        Where places have many rows theirs stay, as the model's parameters do: a fold would take a second pass over all rows to tell
-        that a few rows hidden from hundreds change nothing.
-        """
-        places = distinct_places(data.places[:, : self.places.shape[1]])[0]
-        if data.num_rows >= _MANY_ROWS * len(places) and np.all(place_numbers(self.places, places) >= 0):
-            return self.only_at(places)
+        """Given a field that was told of the former variances."""
+        if are_settled(self.places, data):
+            return self.only_at(distinct_places(data.places[:, : self.places.shape[1]])[0])
         left = _what_is_left(field, self.told(data), data, self.places.shape[1])
         return dataclasses.replace(
             self, places=left.places, **_shrunk(left.variance, left.worth, self.median, self.spread)

@@ -21,7 +21,7 @@ from scipy.spatial import cKDTree
 from weft.data.observations import ROW_EXTRAS, Observations
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
-from weft.inference.habits.base import Habit, Places, Times, Version, place_numbers
+from weft.inference.habits.base import Habit, Places, Times, Version, are_settled, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.phases import timing
 
@@ -106,6 +106,8 @@ class Shift(Habit):
         return tuple(Version(share, times + self.step * step) for step, share in zip(_STEPS, shares.T, strict=True))
 
     def again(self, field: Posterior, data: Observations) -> "Shift":
+        if are_settled(self.places, data):
+            return self.only_at(distinct_places(data.places[:, : self.places.shape[1]])[0])
         found = find_shift(field, data, self.places.shape[1])
         if found is not None:
             return dataclasses.replace(
