@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.estimator.wide import regional_of
 from weft.phases import Timings, peak_memory
 from weft.report.content import Fact, Reproduce
 from weft.report.rows import SeenRows
@@ -28,13 +29,20 @@ def describe_run(gp: "SpaceTimeGP", rows: SeenRows, *, command: str | None, seed
     facts = (
         Fact("seeds", f"{gp.seed} for the model, {seed} for the report"),
         Fact("rows (SHA-256)", hash_of_rows(rows), "of times, coordinates, covariates and values, sorted"),
-        Fact("log evidence", f"{gp.posterior_.log_evidence:.6f}"),
+        _evidence(gp),
         Fact("learning took", learned),
         Fact("memory", _peak_memory(), "the most this process ever held"),
         Fact("software", f"Python {platform.python_version()}, {versions}"),
         Fact("machine", f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors"),
     )
     return Reproduce(command or _in_python(gp), _settings(gp.get_params()), facts, tuple(timings.cells()))
+
+
+def _evidence(gp: "SpaceTimeGP") -> Fact:
+    """Of the model; where regions answer, of the parts it was learned from: theirs would take another pass over all rows."""
+    if regional_of(gp.posterior_) is None:
+        return Fact("log evidence", f"{gp.posterior_.log_evidence:.6f}")
+    return Fact("log evidence", f"{gp.result_.log_evidence:.6f}", "of the rows that parameters were learned from")
 
 
 def hash_of_rows(rows: SeenRows) -> str:
