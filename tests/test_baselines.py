@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from weft.baselines import available_baselines, fit_baseline, natural_periods
+from weft.baselines import available_baselines, fit_baseline, natural_periods, neighbours
 from weft.baselines.boosting import boosting_features
 from weft.baselines.record import make_record
 from weft.scores import score_rows, summarise
@@ -65,6 +65,19 @@ def test_persistence_equals_its_definition(rows, queries):
         earlier = np.flatnonzero((times < time) & np.all(places == place, axis=1))
         expected = values[earlier[np.argmax(times[earlier])]] if len(earlier) else values.mean()
         np.testing.assert_allclose(mean, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_neighbours_are_the_same_however_many_times_share_a_tree(monkeypatch):
+    rng = np.random.default_rng(3)
+    times, places, values = rng.integers(0, 40, 300).astype(float), rng.normal(size=(300, 3)), rng.normal(size=300)
+    asked = rng.uniform(-2, 42, 50), rng.normal(size=(50, 3))
+    found = []
+    for at_once in (1, 37, 10**6):
+        monkeypatch.setattr(neighbours, "_ROWS_AT_ONCE", at_once)
+        found.append(fit_baseline("inverse_distance", times, places, values).predict(*asked))
+    for other in found[1:]:
+        np.testing.assert_allclose(other.mean, found[0].mean, rtol=1e-12)
+        np.testing.assert_allclose(other.sd, found[0].sd, rtol=1e-12)
 
 
 def test_persistence_at_a_new_place_takes_the_nearest_one():

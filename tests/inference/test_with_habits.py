@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
 from tests.problems import sum_separable
+from weft.inference.habits.base import are_settled
 from weft.inference.habits.level import Level
 from weft.inference.with_habits import PosteriorWithHabits, find_habits, tell, with_habits
 from weft.likelihoods import RowExtras
@@ -150,3 +151,14 @@ def test_where_nothing_is_found_the_field_answers_itself(twin):
     field = weft.condition(exact.model, exact.data)
     assert find_habits(("level",), field, exact.data, 2) == ()
     assert with_habits(lambda data: field, exact.data, ()) is field
+
+
+def test_a_number_of_a_place_is_settled_by_many_rows():
+    times, place = np.arange(3 * 300.0) // 3, np.tile(np.arange(3), 300)
+    places = np.array([[0.0, 1.0], [2.0, 0.5], [4.0, 4.0]])
+    data = weft.Observations(times, places[place], np.zeros(len(times)))
+    few = weft.Observations(times[:600], places[place[:600]], np.zeros(600))
+    assert are_settled(places, data)
+    assert are_settled(places[:, :1], data)
+    assert not are_settled(places, few)
+    assert not are_settled(places[:2], data)
