@@ -12,7 +12,13 @@ def blas_threads() -> list[int]:
 
 def test_blas_has_one_thread_while_an_estimator_works(table):
     seen: list[int] = []
-    options = {"time": "time", "space": ("lon", "lat", "elevation"), "target": "value", "components": ("slow", "fast"), "habits": None}
+    options = {
+        "time": "time",
+        "space": ("lon", "lat", "elevation"),
+        "target": "value",
+        "components": ("slow", "fast"),
+        "habits": None,
+    }
     with threadpoolctl.threadpool_limits(2, user_api="blas"):
         before = blas_threads()
         gp = weft.SpaceTimeGP(**options, max_iterations=2, progress=None)
