@@ -4,6 +4,8 @@
 import importlib.util
 import pathlib
 
+import pytest
+
 EXAMPLES = pathlib.Path(__file__).resolve().parents[1] / "examples"
 
 
@@ -14,6 +16,7 @@ def load(name):
     return module
 
 
+@pytest.mark.long
 def test_counts_of_italy(shared_data):
     table = load("italy_covid").run(shared_data, quick=True).set_index(["task", "method"])
     for task in ("fill", "forecast"):

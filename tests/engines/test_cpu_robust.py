@@ -157,7 +157,7 @@ def python_process(source, *arguments):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_calls():
     """Neither a deadlock nor a leak of threads nor a lost BLAS setting nor a changed number."""
     with python_process(MANY_CALLS) as process:

@@ -60,6 +60,7 @@ def test_folder_of_noaa_files(tmp_path):
     assert np.array_equal(last.places[last.station], found.places[found.station[found.day >= 7295]])
 
 
+@pytest.mark.long
 def test_the_projects_samples(shared_data, tmp_path):
     folder = shared_data / "ghcn_pnw"
     narrow, large = temperatures.load_sets(RunOptions(output=tmp_path, data=folder))

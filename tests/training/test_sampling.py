@@ -5,6 +5,7 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
@@ -24,6 +25,7 @@ def station_rows():
     return times[kept], places[kept], values[kept]
 
 
+@pytest.mark.long
 def test_nuts_on_four_parameters_agrees_with_importance_sampling_from_dense_evidence():
     times, places, values = station_rows()
     data = weft.Observations(times, places, values)

@@ -9,7 +9,6 @@ from jaxtyping import Bool, Float, Int
 
 from weft.baselines.by_time import fit_persistence
 from weft.baselines.record import ROWS_LEFT_OUT, Baseline, Forecast, Record, as_columns, sd_by
-from weft.engines.cpu.threads import num_processors
 
 __all__ = ["NUM_NEIGHBOURS", "NeighbourAverage", "fit_neighbours"]
 
@@ -91,9 +90,7 @@ def _average_neighbours(
         tree = cKDTree(np.column_stack([record.places[record.place[rows]], apart * level]))
         # One more than needed, in case the row to leave out is among them.
         wanted = min(num_neighbours + 1, len(rows))
-        distance, found = tree.query(
-            np.column_stack([places[queries], apart * of_query]), k=np.arange(1, wanted + 1), workers=num_processors()
-        )
+        distance, found = tree.query(np.column_stack([places[queries], apart * of_query]), k=np.arange(1, wanted + 1))
         usable = (level[found] == of_query[:, None]) & (rows[found] != left_out[queries, None])
         usable &= np.cumsum(usable, axis=1) <= num_neighbours
         mean[queries], nearest[queries] = _weigh(distance, record.values[rows[found]], usable)
