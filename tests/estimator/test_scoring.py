@@ -56,6 +56,20 @@ def test_of_very_many_hidden_rows_some_are_scored_as_all_would_be(fitted, table,
     assert len(fitted.cross_validate(table, by="station", folds=5, output="rows")) == len(whole)
 
 
+def test_of_many_rows_hidden_at_random_as_many_folds_as_tell_enough_are_predicted(fitted, table, monkeypatch, caplog):
+    """The same folds, the first of them; stations, and folds that are asked for, are predicted all."""
+    monkeypatch.setattr(validation, "ROWS_ENOUGH", 40)
+    with caplog.at_level("INFO", logger="weft"):
+        some = fitted.cross_validate(table, by="random", output="rows")
+    # 149 rows have values, 30 of them in a fold.
+    assert "held out by random: 2 of 5 folds predicted" in caplog.text
+    whole = fitted.cross_validate(table, by="random", folds=5, output="rows")
+    assert set(some["fold"]) == {0, 1}
+    assert set(whole["fold"]) == set(range(5))
+    pd.testing.assert_frame_equal(some, whole[whole["fold"] < 2].reset_index(drop=True)[list(some.columns)])
+    assert set(fitted.cross_validate(table, by="station", output="rows")["fold"]) == set(range(5))
+
+
 def test_cross_validation_holds_out_whole_stations(fitted, table):
     rows = fitted.cross_validate(table, by="station", folds=3, output="rows")
     own = rows[rows["model"] == "weft"]

@@ -21,6 +21,7 @@ __all__ = [
     "EVALUATION_WORK",
     "LEARNING_WORK",
     "PASS_WORK",
+    "ROWS_ENOUGH",
     "ROWS_SCORED",
     "Stretches",
     "choose_stretches",
@@ -36,6 +37,9 @@ LEARNING_WORK = 5e10
 EVALUATION_WORK = 7e11
 # Hidden rows whose scores are told where nobody asks for all: a mean of so many is known to a few parts in a thousand.
 ROWS_SCORED = 200_000
+# Rows hidden at random of which a fold more would not change the third digit of a score by much: then fewer folds tell as well. Stations
+# are few, and all of their folds are wanted.
+ROWS_ENOUGH = 20_000
 # A step of a small state takes this at least, in calls rather than in arithmetic.
 _LEAST_PER_TIME = 7e5
 # Passes that the search for sites takes where the likelihood is not Gaussian.

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from weft.arrays import require_whole
-from weft.estimator.budget import EVALUATION_WORK, ROWS_SCORED, num_folds_within, work_of_model
+from weft.estimator.budget import EVALUATION_WORK, ROWS_ENOUGH, ROWS_SCORED, num_folds_within, work_of_model
 from weft.estimator.columns import Measurements, Roles
 from weft.estimator.evaluation import Sheet, joined, make_sheet, rows_frame, score_beside_baselines, tidy_scores
 from weft.estimator.fitted import Fitted
@@ -50,8 +50,8 @@ def cross_validate(
     """Scores of each held-out row (`output="rows"`) or summed up; `fitted` keeps its parameters, None learns each time.
 
     Rows without a value are left out of every fold: they teach nothing and cannot be scored. Without `num_folds` there
-    are five, of which a large model predicts as many as its work allows, and regions of a long series one, in stretches of it; and of
-    very many hidden rows some are scored. With a
+    are five, of which a large model predicts as many as its work allows, and regions of a long series one, in stretches of it; of rows
+    hidden at random there are as many folds as make enough of them, and of very many hidden rows some are scored. With a
     `horizon`, folds are forecasts from as many origins, and scores are also told by lead time.
     """
     if output not in OUTPUTS:
@@ -69,6 +69,8 @@ def cross_validate(
     is_free = num_folds is None and fitted is not None
     inside = _rows_worth(fitted, sheet.times) if is_free and by != "time" else None
     predicted = 1 if inside is not None else _folds_worth(fitted, count) if is_free else count
+    if is_free and by == "random":
+        predicted = min(predicted, -(-ROWS_ENOUGH * count // max(len(present), 1)))
     if predicted < count:
         logger.info(
             "held out by %s: %s of %d folds predicted%s, since each takes a pass over all rows; folds=%d predicts all",

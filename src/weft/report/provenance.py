@@ -39,8 +39,8 @@ def describe_run(gp: "SpaceTimeGP", rows: SeenRows, *, command: str | None, seed
 
 
 def _evidence(gp: "SpaceTimeGP") -> Fact:
-    """Of the model; where regions answer, of the parts it was learned from: theirs would take another pass over all rows."""
-    if regional_of(gp.posterior_) is None:
+    """Of the model, unless it was learned from parts of the table: what answers would take another pass over all rows to tell it."""
+    if regional_of(gp.posterior_) is None and gp.result_.num_blocks <= 1:
         return Fact("log evidence", f"{gp.posterior_.log_evidence:.6f}")
     return Fact("log evidence", f"{gp.result_.log_evidence:.6f}", "of the rows that parameters were learned from")
 

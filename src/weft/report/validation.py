@@ -97,7 +97,8 @@ def evaluated_rows(rows: SeenRows, by: str, scored: "pd.DataFrame") -> HiddenRow
     parts = {str(model): part.sort_values("row") for model, part in scored.groupby("model", sort=False)}
     ours = parts[MODEL]
     num_folds = int(ours["fold"].max()) + 1
-    share = 1 / num_folds if num_folds > 1 else len(ours) / max(len(rows.present), 1)
+    # Not all folds need have been predicted.
+    share = len(ours) / (num_folds * max(len(rows.present), 1))
     title = _TITLES_IN_TURN[by].format(share=f"{100 * share:.0f} %")
     test = rows.take(ours["row"].to_numpy())
     scores = {model: row_scores(part) for model, part in parts.items()}

@@ -45,8 +45,6 @@ from weft.training.pieces import (
 __all__ = ["CompositeObjective", "block_evidence", "block_sites", "is_learned_plainly"]
 
 _MOST_ROWS_IN_PAIRS = 1500
-# Blocks, at least, whose slopes stand for those of all.
-SOME = 6
 
 
 class BlockGradients(NamedTuple):
@@ -97,11 +95,14 @@ class CompositeObjective:
         """Value and gradient of each block's log evidence at `point` on the real line."""
         return self.evidence.scores(point)
 
-    def slope_by_some(self, point: Float[np.ndarray, " free"]) -> Float[np.ndarray, " free"]:
-        """The gradient as some of the blocks have it, always the same, which stand for the others."""
-        gradients = self.evidence.scores(point, every=max(1, self.num_blocks // SOME)).gradient
-        _, slope = log_prior_and_slopes(self.space, self.space.place_numpy(self.model, point), self.terms)
-        return gradients.sum(axis=0) * self.num_blocks / len(gradients) + self.space.steepness(point) * slope
+    def slopes_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> Float[np.ndarray, "point free"]:
+        """The gradient at each point as the first batch of blocks has it, which stands for the others; a task is a point."""
+        found = []
+        for point, gradients in zip(points, self.evidence.gradients_by_some(points), strict=True):
+            _, slope = log_prior_and_slopes(self.space, self.space.place_numpy(self.model, point), self.terms)
+            whole = gradients.sum(axis=0) * self.num_blocks / len(gradients)
+            found.append(whole + self.space.steepness(point) * slope)
+        return np.stack(found)
 
 
 class _Together:
@@ -118,20 +119,27 @@ class _Together:
         self.num_blocks = len(blocks)
         self.num_engine_calls = 0
 
-    def scores(self, point: Float[np.ndarray, " free"], *, every: int = 1) -> BlockGradients:
+    def scores(self, point: Float[np.ndarray, " free"]) -> BlockGradients:
         again = self.num_engine_calls > 0
-        batches, names = self.batches[::every], self.names[::every]
         placed = self.space.place_numpy(self.model, point)
-        task = functools.partial(_scores_of_batch, self.space, placed, self.engine)
+        task = functools.partial(_scores_of_batch, self.space, self.engine, placed)
         if self.num_blocks == 1:
             # On the caller's own thread, with whatever threads the engine wants.
             self.num_engine_calls += 1
             value, slope = task(self.whole)
             return BlockGradients(value, slope * self.space.steepness(point))
-        values, slopes = zip(*self.executor.map(task, batches, names=names, again=again), strict=True)
+        values, slopes = zip(*self.executor.map(task, self.batches, names=self.names, again=again), strict=True)
         found = BlockGradients(np.concatenate(values), np.concatenate(slopes) * self.space.steepness(point))
         self.num_engine_calls += len(found.value)
         return found
+
+    def gradients_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> list[Float[np.ndarray, "block free"]]:
+        placed = [self.space.place_numpy(self.model, point) for point in points]
+        task = functools.partial(_scores_of_batch, self.space, self.engine)
+        count = len(points)
+        found = self.executor.map(task, placed, self.batches[:1] * count, names=self.names[:1] * count, again=True)
+        self.num_engine_calls += sum(len(value) for value, _ in found)
+        return [slope * self.space.steepness(point) for (_, slope), point in zip(found, points, strict=True)]
 
 
 class _TogetherWithSites:
@@ -151,21 +159,29 @@ class _TogetherWithSites:
         self.starts: list[list[Natural | None]] = [[None] * batch.num_blocks for batch in batches]
         self.num_engine_calls = 0
 
-    def scores(self, point: Float[np.ndarray, " free"], *, every: int = 1) -> BlockGradients:
+    def scores(self, point: Float[np.ndarray, " free"]) -> BlockGradients:
         again = self.num_engine_calls > 0
-        batches, starts, names = self.batches[::every], self.starts[::every], self.names[::every]
         placed = self.space.place_numpy(self.model, point)
-        task = functools.partial(_sited_scores_of_batch, self.space, placed, self.engine)
+        task = functools.partial(_sited_scores_of_batch, self.space, self.engine, placed)
         if self.num_blocks == 1:
-            found = [task(self.whole, starts[0])]
+            found = [task(self.whole, self.starts[0])]
         else:
-            found = self.executor.map(task, batches, starts, names=names, again=again)
-        self.starts[::every] = [list(each.sites) for each in found]
+            found = self.executor.map(task, self.batches, self.starts, names=self.names, again=again)
+        self.starts = [list(each.sites) for each in found]
         self.num_engine_calls += sum(each.num_calls for each in found)
         return BlockGradients(
             np.concatenate([each.bounds for each in found]),
             np.concatenate([each.gradient for each in found]) * self.space.steepness(point),
         )
+
+    def gradients_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> list[Float[np.ndarray, "block free"]]:
+        placed = [self.space.place_numpy(self.model, point) for point in points]
+        task = functools.partial(_sited_scores_of_batch, self.space, self.engine)
+        count = len(points)
+        batches, starts = self.batches[:1] * count, self.starts[:1] * count
+        found = self.executor.map(task, placed, batches, starts, names=self.names[:1] * count, again=True)
+        self.num_engine_calls += sum(each.num_calls for each in found)
+        return [each.gradient * self.space.steepness(point) for each, point in zip(found, points, strict=True)]
 
 
 class _OneByOne:
@@ -187,16 +203,18 @@ class _OneByOne:
         searches = [memory.engine_calls for memory in self.memories if memory is not None]
         return sum(searches) if searches else self.num_calls
 
-    def scores(self, point: Float[np.ndarray, " free"], *, every: int = 1) -> BlockGradients:
-        blocks = self.blocks[::every]
-        self.num_calls += len(blocks)
+    def scores(self, point: Float[np.ndarray, " free"]) -> BlockGradients:
+        self.num_calls += len(self.blocks)
         task = functools.partial(_own_score, point, *self.arguments)
-        found = self.executor.map(task, blocks, self.memories[::every], names=self.names[::every])
+        found = self.executor.map(task, self.blocks, self.memories, names=self.names)
         # A worker searched with a copy of the memory.
-        self.memories[::every] = [memory for _, _, memory in found]
+        self.memories = [memory for _, _, memory in found]
         return BlockGradients(
             np.array([float(value) for value, _, _ in found]), np.stack([np.asarray(slope) for _, slope, _ in found])
         )
+
+    def gradients_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> list[Float[np.ndarray, "block free"]]:
+        return [self.scores(point).gradient for point in points]
 
 
 def _described(block: Observations) -> str:
@@ -264,7 +282,7 @@ def _values_of_batch(model: Model, engine: Engine, batch: Batch) -> Float[np.nda
 
 
 def _scores_of_batch(
-    space: ParameterSpace, model: Model, engine: Engine, batch: Batch
+    space: ParameterSpace, engine: Engine, model: Model, batch: Batch
 ) -> tuple[Float[np.ndarray, " block"], Float[np.ndarray, "block free"]]:
     """The evidence of `model` and its slopes in the free numbers themselves."""
     values, slopes = slopes_of(model, batch, engine)
@@ -285,7 +303,7 @@ class _SitedScores(NamedTuple):
 
 
 def _sited_scores_of_batch(
-    space: ParameterSpace, model: Model, engine: Engine, batch: Batch, starts: Sequence[Natural | None]
+    space: ParameterSpace, engine: Engine, model: Model, batch: Batch, starts: Sequence[Natural | None]
 ) -> _SitedScores:
     bounds, slopes, sites, num_calls = sited_slopes_of(
         model, batch, engine, starts=starts, tolerance=LEARNING_TOLERANCE

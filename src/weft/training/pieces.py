@@ -79,11 +79,12 @@ class Batch(NamedTuple):
 
 
 def make_batches(blocks: Sequence[PaddedBlock]) -> list[Batch]:
-    """All blocks in their order, so many at a time."""
+    """All blocks in their order, so many at a time, in batches of nearly one size whose number is even: two processors end together."""
+    count = min(2 * -(-len(blocks) // (2 * _BLOCKS_AT_ONCE)), len(blocks))
     batches = []
-    for first in range(0, len(blocks), _BLOCKS_AT_ONCE):
-        some = list(blocks[first : first + _BLOCKS_AT_ONCE])
-        whole = some + some[-1:] * (min(_BLOCKS_AT_ONCE, len(blocks)) - len(some))
+    for numbers in np.array_split(np.arange(len(blocks)), count):
+        some = [blocks[number] for number in numbers]
+        whole = some + some[-1:] * (-(-len(blocks) // count) - len(some))
         batches.append(Batch(jax.tree.map(lambda *each: np.stack(each), *whole), len(some)))
     return batches
 

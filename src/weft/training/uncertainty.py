@@ -23,7 +23,7 @@ UNKNOWN = 3.0
 def sandwich(objective: CompositeObjective, point: Float[np.ndarray, " free"]) -> Float[np.ndarray, "free free"]:
     """Covariance of the estimate `point` on the real line.
 
-    One evaluation, and one of some of the blocks for each free number and one more: curvature differs far less from block to block
+    One evaluation, and one of a few of the blocks for each free number and one more: curvature differs far less from block to block
     than slopes do.
     """
     scores = objective.scores(point).gradient
@@ -31,8 +31,7 @@ def sandwich(objective: CompositeObjective, point: Float[np.ndarray, " free"]) -
     centred = scores - scores.mean(axis=0)
     num_blocks = len(scores)
     slope_variance = centred.T @ centred * num_blocks / (num_blocks - 1)
-    here = objective.slope_by_some(point)
-    moved = [objective.slope_by_some(point + STEP * unit) for unit in np.eye(len(point))]
+    here, *moved = objective.slopes_by_some([point, *(point + STEP * unit for unit in np.eye(len(point)))])
     curvature = (here - np.stack(moved)) / STEP
     values, vectors = np.linalg.eigh((curvature + curvature.T) / 2)
     along = vectors.T @ slope_variance @ vectors
