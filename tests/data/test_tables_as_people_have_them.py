@@ -412,6 +412,8 @@ def rows_at(times: Sequence[str], header: str = "time", name: str = "tmax", valu
         ("date,time", ("2019-12-31,1630", "2019-12-31,2400"), 7.5 / 24),
         ("date,hour", ("2019-12-31,100", "2019-12-31,2400"), 23 / 24),
         ("date,hour", ("2019-12-31,1", "2019-12-31,24"), 23 / 24),
+        ("time", ("1577750400", "1577836800"), 1),
+        ("timestamp", ("1577833200000", "1577836800000"), 1 / 24),
     ],
 )
 def test_times_as_people_write_them(folder, header, times, days) -> None:
@@ -431,8 +433,7 @@ def test_times_in_digits_come_back_as_they_came(folder) -> None:
         clock = learn_clock(pd.Series([text]), "time")
         assert clock.restore(clock.numbers(pd.Series([text]))).tolist() == [text]
         assert clock.numbers(pd.Series([text])) == 0
-    # Seconds since 1970, and days of another count, are plain numbers.
-    assert learn_clock(pd.Series([1701010800, 1701014400]), "time").kind == "number"
+    # Days of another count are plain numbers.
     assert learn_clock(pd.Series([43830, 43831]), "day").kind == "number"
     assert learn_clock(pd.Series([202011, 202012, 202013]), "time").kind == "number"
 
@@ -595,3 +596,89 @@ def test_rows_at_nowhere_are_noted() -> None:
     assert not any(
         "lat 0" in note for note in weft.survey(table.assign(lat=table["lat"] / 40, lon=table["lon"] / 9)).notes
     )
+
+
+@pytest.mark.parametrize(
+    ("ticks", "numbers"), [("s", [1577750400, 1577836800]), ("ms", [1577750400500, 1577836800000])]
+)
+def test_seconds_since_1970_were_numbers_without_a_date(ticks, numbers) -> None:
+    column = pd.Series(numbers)
+    clock = learn_clock(column, "time")
+    assert (clock.kind, clock.unit, clock.origin) == ("epoch", "days", "2019-12-31")
+    np.testing.assert_allclose(clock.numbers(column), [0.5 / 86400 if ticks == "ms" else 0.0, 1.0], atol=1e-12)
+    assert clock.restore(clock.numbers(column)).tolist() == numbers
+    assert Clock.from_json(clock.to_json()) == clock
+    # So large a number is no time where nothing says so, and a model of dates wants dates.
+    assert learn_clock(column, "depth").kind == "number"
+    table = pd.DataFrame(
+        {"time": np.repeat(column, 2), "lat": [47.5, 46.0] * 2, "lon": [8.5, 9.0] * 2, "tmax": np.arange(4.0)}
+    )
+    assert weft.survey(table).counts.last_time.startswith("2020-01-01")
+
+
+def test_months_in_columns_beside_a_year_were_twelve_quantities(folder) -> None:
+    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+    lines = [
+        f"{s},{lat},{lon},{year},{','.join(f'{y}{m:02d}.5' for m in range(12))}"
+        for y, year in enumerate((2019, 2020))
+        for s, lat, lon in (("A", 47.5, 8.5), ("B", 46.0, 9.0))
+    ]
+    found = surveyed(
+        folder, "months.csv", "\n".join([",".join(["station", "lat", "lon", "year", *months]), *lines]) + "\n"
+    )
+    assert columns_of(found) == ("year,month", ("lon", "lat"), "value")
+    assert (found.counts.num_rows, found.counts.num_times, found.counts.num_places) == (48, 24, 2)
+    march = [
+        v
+        for v, m, y in zip(column(found, "value"), column(found, "month"), column(found, "year"), strict=True)
+        if (m, y) == (3, 2020)
+    ]
+    assert march == [102.5, 102.5]
+    assert "12 columns named like months ('Jan' to 'Dec') became rows: 'month' and 'value'" in found.arranged
+
+
+def test_days_in_columns_beside_a_year_and_a_month_end_with_the_month(folder) -> None:
+    header = ",".join(["station", "lat", "lon", "year", "month", *(f"D{day:02d}" for day in range(1, 32))])
+
+    def line(month: int, num_days: int) -> str:
+        return f"A,47.5,8.5,2019,{month}," + ",".join(str(day + 0.5) if day <= num_days else "" for day in range(1, 32))
+
+    found = surveyed(folder, "days.csv", "\n".join([header, line(2, 28), line(3, 31)]) + "\n")
+    assert columns_of(found) == ("year,month,day", ("lon", "lat"), "value")
+    assert (found.counts.num_rows, found.counts.num_times, found.counts.last_time) == (59, 59, "2019-03-31 00:00:00")
+    with pytest.raises(ValueError, match="'day' holds days that there are not"):
+        surveyed(folder, "days.csv", "\n".join([header, line(2, 29), line(3, 31)]) + "\n")
+
+
+def test_hours_in_columns_beside_a_date_are_rows(folder) -> None:
+    header = ",".join(["date", "lat", "lon", *(str(hour) for hour in range(1, 25))])
+    lines = [f"2020-01-0{day},47.5,8.5," + ",".join(f"{day}{hour:02d}" for hour in range(1, 25)) for day in (1, 2)]
+    found = surveyed(folder, "hours.csv", "\n".join([header, *lines]) + "\n")
+    assert columns_of(found) == ("date,hour", ("lon", "lat"), "value")
+    assert (found.counts.num_times, found.counts.last_time) == (48, "2020-01-03 00:00:00")
+
+
+def test_names_of_columns_between_files_put_together_spoiled_every_column(folder, caplog) -> None:
+    caplog.set_level(logging.INFO, logger="weft")
+    first, *rest = LONG.splitlines(keepends=True)
+    found = surveyed(folder, "twice.csv", first + "".join(rest[:2]) + first + "".join(rest[2:]))
+    assert columns_of(found) == ("date", ("lon", "lat"), "tmax")
+    assert column(found, "tmax") == [8.5, 4.5, 9.0, 3.5]
+    assert "has the names of its columns among its rows, passed over" in caplog.text
+    found = surveyed(folder, "commas.csv", (first + "".join(rest) + first).replace(",", ";").replace(".", ","))
+    assert column(found, "tmax") == [8.5, 4.5, 9.0, 3.5]
+
+
+def test_numbers_that_are_text_throughout_were_no_target() -> None:
+    table = pd.DataFrame({"date": ["2020-01-01"] * 3, "lat": ["47.5", "46.0", "45.0"], "lon": ["8.5", "9.0", "8.0"]})
+    found = weft.survey(table.assign(value=["1.5", "2.5", "-"], code=["007", "012", "013"]))
+    assert columns_of(found) == ("date", ("lon", "lat"), "value")
+    assert found.counts.num_missing_target == 1
+
+
+def test_degrees_called_x_and_y_are_asked_about() -> None:
+    table = pd.DataFrame({"date": ["2020-01-01"] * 3, "X": [8.5412, 9.0137, 8.0771], "Y": [47.3769, 46.2044, 46.9481]})
+    said = str(weft.survey(table.assign(value=[1.5, 2.5, 3.5])))
+    assert "if they are degrees, call them lon and lat" in said
+    metres = table.assign(X=1e5 * table["X"], Y=1e5 * table["Y"], value=[1.5, 2.5, 3.5])
+    assert "degrees" not in str(weft.survey(metres))

@@ -35,7 +35,7 @@ __all__ = [
 UNIT_SECONDS = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86400, "weeks": 604800, "years": 31556952}
 _TICKS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _STEP_UNITS = {"s": "seconds", "min": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_KINDS = ("datetime", "date", "text", "yyyymmdd", "digits", "excel", "number")
+_KINDS = ("datetime", "date", "text", "yyyymmdd", "digits", "excel", "epoch", "number")
 # Ways to spell a time in digits that leave it a number: a month, a day of the year, an hour.
 _SPELLED = {6: "%Y%m", 7: "%Y%j", 10: "%Y%m%d%H"}
 # From 1800 on: seconds since 1970 begin with 17 these years, and are no hours of the 18th century.
@@ -43,6 +43,10 @@ _YEARS = (1800, 2200)
 # Days as Excel counts them, and those of the years 1938 to 2119; taken for such in a column that is named like a date.
 _EXCEL_ORIGIN, _EXCEL_DAYS = "1899-12-30", (14_000, 80_000)
 _EPOCH = np.datetime64("1970-01-01", "s")
+# Seconds since then as computers count them, of the years 1973 to 2100, and thousandths of them; taken for such in a column that is named
+# like a time.
+_EPOCH_SECONDS = (1e8, 4.1e9)
+_EPOCH_WORDS = frozenset({"time", "timestamp", "date", "datetime", "epoch", "unix"})
 # Weeks start on Monday; the epoch was a Thursday.
 _FIRST_MONDAY = np.datetime64("1969-12-29", "s")
 
@@ -79,7 +83,8 @@ class Clock:
     """How one column's times become numbers.
 
     `kind` is what the column held: "datetime", "date", "text", "yyyymmdd" (whole numbers such as 20180707), "digits" (others that spell
-    a time, such as 201807, in `text_format`), "excel" (days since 1899) or "number".
+    a time, such as 201807, in `text_format`), "excel" (days since 1899), "epoch" (seconds or, by `resolution`, thousandths of them since
+    1970) or "number".
     Numbers are elapsed `unit`s since `origin` (UTC where there is a time zone), or the column's own for kind "number".
     `time_step` puts times at the start of their step: of the local day or week where it is a day or more, else of
     absolute time.
@@ -92,6 +97,11 @@ class Clock:
     time_zone: str | None = None
     text_format: str | None = None
     time_step: str | float | int | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the column counts from a day that people do not think of."""
+        return self.kind in ("excel", "epoch")
 
     def numbers(self, column: "pd.Series | Times", name: str = "time") -> Float[np.ndarray, " row"]:
         """The column's times as float64 in `unit`, put on the step if there is one; missing ones are refused by row."""
@@ -121,6 +131,8 @@ class Clock:
             return pd.Series(instants.strftime(self.text_format)).astype(np.int64)
         if self.kind == "excel":
             return pd.Series((instants - pd.Timestamp(_EXCEL_ORIGIN)) / pd.Timedelta(days=1))
+        if self.kind == "epoch":
+            return pd.Series(instants.to_numpy().astype(np.int64))
         return pd.Series(instants)
 
     def datetimes(self, column: "pd.Series", name: str = "time") -> "pd.Series":
@@ -367,6 +379,9 @@ def _read(column: "pd.Series", name: str, text_format: str | None) -> _Read:
         if text_format is None and _counts_as_excel(column, name):
             days = pd.to_timedelta(column.to_numpy(dtype=np.float64), unit="D").round("ms")
             return _Read("excel", pd.DatetimeIndex(pd.Timestamp(_EXCEL_ORIGIN) + days))
+        ticks = None if text_format is not None else _epoch_unit(column, name)
+        if ticks is not None:
+            return _Read("epoch", pd.DatetimeIndex(column.to_numpy(dtype=np.int64).astype(f"datetime64[{ticks}]")))
         if text_format is None or not pd.api.types.is_integer_dtype(column.dtype):
             return _Read("number", pd.DatetimeIndex([]))
         column = column.astype(str)
@@ -445,6 +460,20 @@ def _counts_as_excel(column: "pd.Series", name: str) -> bool:
     values = column.to_numpy(dtype=np.float64)
     lowest, highest = _EXCEL_DAYS
     return "date" in name.lower() and len(values) > 0 and bool(values.min() >= lowest and values.max() <= highest)
+
+
+def _epoch_unit(column: "pd.Series", name: str) -> str | None:
+    """What a column of whole numbers counts since 1970, "s" or "ms"; None where it does not."""
+    values = column.to_numpy(dtype=np.float64)
+    is_named = bool(set(re.split(r"[^a-z]+", name.lower())) & _EPOCH_WORDS)
+    if not is_named or len(values) == 0 or np.any(values != np.rint(values)):
+        return None
+    lowest, highest = _EPOCH_SECONDS
+    ways = {"s": 1.0, "ms": 1000.0}
+    return next(
+        (unit for unit, ticks in ways.items() if values.min() >= lowest * ticks and values.max() <= highest * ticks),
+        None,
+    )
 
 
 def _plain_numbers(column: "pd.Series", name: str) -> Float[np.ndarray, " row"]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Comma-separated text, read fast without guessing at times and codes, and written in pieces."""
 
+import codecs
 import csv
 import gzip
 import io
@@ -15,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from weft.data.headers import BLANKS, Header, find_header, is_names
-from weft.data.number_text import MISSING_WORDS, is_missing_word
+from weft.data.number_text import LEADING_ZERO, MISSING_WORDS, is_missing_word
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +33,6 @@ _MOST_REMARKS = 5
 _REMARK = re.compile(r"[#%*/].*|[^\W\d].*\s.*")
 # More digits than that are no code: of an account, 34.
 _LONGEST_CODE = 64
-# A code such as 007 is no number: read as one and written again it would be another station.
-_LEADING_ZERO = re.compile(r"\s*0\d+\s*")
 # Arrow would read these as times, and have to read all of the file again to give the text.
 _TIME = re.compile(r"\d+[-:].*")
 
@@ -56,6 +55,7 @@ def read_csv(path: pathlib.Path) -> "pa.Table":
     text_columns, decimal_point = _sniff(body, separator, path)
     types = {name: pa.string() for name in text_columns}
     odd: list[tuple[int, str]] = []
+    names_again = False
 
     def set_aside(row: Any) -> str:
         odd.append((row.actual_columns, row.text))
@@ -72,10 +72,16 @@ def read_csv(path: pathlib.Path) -> "pa.Table":
         odd.clear()
         convert = arrow_csv.ConvertOptions(decimal_point=decimal_point, null_values=_nulls(), **more)
         source = _tabs_for_blanks(path) if header.separator == BLANKS else path
+        if names_again:
+            source = _named_once(source, header.num_above)
         return arrow_csv.read_csv(source, read_options=above, parse_options=parse, convert_options=convert)
 
     try:
         table = read(column_types=types)
+        if header.names is None and (count := _num_named_again(table)):
+            names_again = True
+            logger.info("%r has the names of its columns among its rows, passed over: %d lines", str(path), count)
+            table = read(column_types=types)
         _refuse_odd(odd, table.num_columns, separator, path)
         # A column of nothing but words for "no value" may be one of flags.
         changed = [
@@ -131,6 +137,39 @@ def _refuse_odd(odd: Sequence[tuple[int, str]], num_columns: int, separator: str
     raise ValueError(
         f"{str(path)!r} is not a table: there are {num_columns} names of columns and {fields} in {text.strip()[:80]!r}; mend such "
         f"lines ({len(odd):,} in all; a value with {separator!r} in it needs quotes around it), or leave them out"
+    )
+
+
+def _num_named_again(table: "pa.Table") -> int:
+    """How many rows are the names of columns once more, as where files were put one below the other."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    again = None
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        # A word among numbers makes a column of text; one that is no text has none.
+        if not pa.types.is_string(column.type):
+            return 0
+        here = pc.equal(pc.utf8_trim_whitespace(column), name.strip())
+        again = here if again is None else pc.and_(again, here)
+        if not pc.any(again).as_py():
+            return 0
+    return 0 if again is None else int(pc.sum(again).as_py())
+
+
+def _named_once(source: "pathlib.Path | pa.BufferReader", num_above: int) -> "pa.BufferReader":
+    """The file's bytes without lines that repeat that of the names of columns."""
+    import pyarrow as pa
+
+    if isinstance(source, pathlib.Path):
+        with _open(source) as file:
+            lines = file.readlines()
+    else:
+        lines = source.read().splitlines(keepends=True)
+    first = next(number for number in range(num_above, len(lines)) if lines[number].strip())
+    names = lines[first].removeprefix(codecs.BOM_UTF8).strip()
+    return pa.BufferReader(
+        b"".join(line for number, line in enumerate(lines) if number <= first or line.strip() != names)
     )
 
 
@@ -262,7 +301,7 @@ def _sniff(head: str, separator: str, path: pathlib.Path) -> tuple[list[str], st
     spoiled = [name for name in names if "\ufffd" in name]
     if spoiled:
         raise ValueError(f"{str(path)!r} has a column name that is not UTF-8 (like {spoiled[0]!r}); save it as UTF-8")
-    sample = list(itertools.islice(rows, _SNIFFED_ROWS))
+    sample = [row for row in itertools.islice(rows, _SNIFFED_ROWS) if row != names]
     if not is_names(names) and sample and any(any(field.strip() for field in row) for row in sample):
         raise ValueError(
             f"{str(path)!r} has no names of columns: its first line is {separator.join(names)[:60]!r}; write a line of names "
@@ -276,7 +315,7 @@ def _sniff(head: str, separator: str, path: pathlib.Path) -> tuple[list[str], st
     texts = [
         name
         for name, values in columns.items()
-        if any(_LEADING_ZERO.fullmatch(value) or _TIME.fullmatch(value) for value in values)
+        if any(LEADING_ZERO.fullmatch(value) or _TIME.fullmatch(value) for value in values)
     ]
     return texts, "," if separator != "," and _has_decimal_commas(columns.values()) else "."
 
@@ -339,7 +378,7 @@ def _is_one_of(characters: str) -> Bool[np.ndarray, "256"]:
 def _has_codes(column: "pa.ChunkedArray") -> bool:
     import pyarrow.compute as pc
 
-    return bool(pc.any(pc.match_substring_regex(column, rf"^{_LEADING_ZERO.pattern}$")).as_py())
+    return bool(pc.any(pc.match_substring_regex(column, rf"^{LEADING_ZERO.pattern}$")).as_py())
 
 
 def _writable(column: "pa.ChunkedArray") -> "pa.ChunkedArray":

@@ -13,7 +13,7 @@ from weft.data.advice import Advice, advise
 from weft.data.categories import MISSING, is_category, is_kinds, labels_of
 from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words, times_of
 from weft.data.missing import Sentinel, find_sentinels, target_values
-from weft.data.number_text import are_nearly_numbers
+from weft.data.number_text import LEADING_ZERO, are_nearly_numbers
 from weft.data.scaling import HEIGHT_WORDS, find_easting_northing, find_lon_lat, find_plane, learn_scaling
 from weft.data.tables import Table, distinct_rows, numbers, time_columns
 from weft.data.time_parts import find_time_parts
@@ -128,8 +128,9 @@ def guess_columns(table: Table, *, time_format: str | None = None) -> ColumnGues
     """Which columns hold time, space, target and station, by name and by what the first rows hold."""
     sample = table.rows(0, min(table.num_rows, _SAMPLE_ROWS))
     columns = {name: _as_numbers(sample.column(name), name) for name in table.names}
-    numeric = [name for name, column in columns.items() if _is_numeric(column)]
-    space = _guess_space({name: columns[name] for name in numeric})
+    written = {name: found for name, column in columns.items() if (found := _written_numbers(column, name)) is not None}
+    numeric = [name for name, column in columns.items() if _is_numeric(column) or name in written]
+    space = _guess_space({name: written.get(name, columns[name]) for name in numeric})
     taken = set(space.columns if space else ())
     time, objection = _guess_time(
         table, {name: column for name, column in columns.items() if name not in taken}, time_format
@@ -207,7 +208,8 @@ def count_table(
     # One and a half steps: a month after a month is no gap.
     gaps = steps[steps > 1.5 * step]
     present = values[~np.isnan(values)]
-    ends = [str(end) for end in clock.restore(distinct[[0, -1]])]
+    first_and_last = clock.restore(distinct[[0, -1]])
+    ends = [str(end) for end in (clock.datetimes(first_and_last, time) if clock.is_counted else first_and_last)]
     counts = Counts(
         num_rows=len(times),
         num_missing_target=int(np.isnan(values).sum()),
@@ -292,6 +294,7 @@ def _kind_words(clock: Clock) -> str:
         "yyyymmdd": "whole numbers like 20180707",
         "digits": f"whole numbers like {clock.text_format}",
         "excel": "days as Excel counts them, of which 43831 is 2020-01-01",
+        "epoch": "seconds since 1970, or thousandths of them",
         "number": "plain numbers",
         "date": "dates",
         "datetime": "times",
@@ -342,6 +345,21 @@ def _as_numbers(column: "pd.Series", name: str) -> "pd.Series":
         return column
 
 
+def _written_numbers(column: "pd.Series", name: str) -> "pd.Series | None":
+    """A column of text as the numbers it spells, as readers of columns take it; None where it has codes such as 007, or other text."""
+    import pandas as pd
+
+    given = column.dropna()
+    if not len(given) or not all(isinstance(value, str) for value in given):
+        return None
+    if not are_nearly_numbers(given) or given.str.fullmatch(LEADING_ZERO).any():
+        return None
+    try:
+        return pd.Series(numbers(column, name))
+    except ValueError:
+        return None
+
+
 def _objection_to_numbers(column: "pd.Series", name: str) -> str | None:
     """What is wrong with a column of text that is nearly one of numbers."""
     if not _is_text(column) or not are_nearly_numbers(column.dropna().astype(str)):
@@ -366,12 +384,23 @@ def _guess_space(numeric: "dict[str, pd.Series]") -> Guess | None:
         )
     plane = find_plane({name: column.to_numpy(dtype=np.float64, na_value=np.nan) for name, column in numeric.items()})
     if plane is not None:
-        unit = " and large, so in metres" if plane.in_metres else ""
         first, second = plane.columns
+        unit = " and large, so in metres" if plane.in_metres else ""
+        if _may_be_degrees(numeric[first], numeric[second]):
+            unit = "; if they are degrees, call them lon and lat, so that distances are on the globe"
         return Guess(
             (first, second, *heights), f"{first!r} and {second!r} are named like coordinates{unit}{height_words}"
         )
     return None
+
+
+def _may_be_degrees(first: "pd.Series", second: "pd.Series") -> bool:
+    """Whether two columns could be a longitude and a latitude, told to some hundred metres; grids seldom are."""
+    values = [column.dropna().to_numpy(dtype=np.float64) for column in (first, second)]
+    within = all(np.all(np.abs(each) <= most) for each, most in zip(values, (180.0, 90.0), strict=True))
+    are_fine = all(np.mean(np.abs(each - np.round(each, 2)) > 1e-9) > 0.5 for each in values if len(each))
+    # Of a unit square nobody would think so.
+    return within and are_fine and any(np.any(np.abs(each) > 10) for each in values)
 
 
 def _guess_station(columns: "dict[str, pd.Series]") -> Guess | None:

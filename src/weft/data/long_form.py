@@ -11,6 +11,7 @@ import numpy as np
 from weft.data.inspect import ColumnGuesses, guess_columns
 from weft.data.scaling import find_lon_lat
 from weft.data.tables import FrameTable, Table, frame_of_kind, numbers, time_columns
+from weft.data.time_parts import find_counted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,6 +56,8 @@ def long_form(
         table, places = apart
     guesses = guess_columns(table)
     frame = _times_apart(table, target or _VALUE, notes)
+    if frame is None:
+        frame = _parts_apart(table, target or _VALUE, notes)
     if frame is None:
         frame = _quantities_apart(table, guesses, known, notes)
     if places is not None:
@@ -146,6 +149,29 @@ def _times_apart(table: Table, value: str, notes: list[str]) -> "pd.DataFrame | 
     notes.append(
         f"{len(names):,} columns named like times ({names[0]!r} to {names[-1]!r}) became rows: {time!r} and {value!r}"
     )
+    return long
+
+
+def _parts_apart(table: Table, value: str, notes: list[str]) -> "pd.DataFrame | None":
+    """A row for each month, day or hour where these are columns; None where they are not."""
+    frame = _as_pandas(table)
+    found = find_counted({str(name): column for name, column in frame.items()})
+    if found is None:
+        return None
+    names = list(found.numbers)
+    others = [name for name in frame.columns if name not in names]
+    part, value = _free(found.part, others), _free(value, others)
+    long = frame.melt(id_vars=others, value_vars=names, var_name=part, value_name=value)
+    long[part] = long[part].map(found.numbers).astype(np.int64)
+    notes.append(
+        f"{len(names):,} columns named like {found.part}s ({names[0]!r} to {names[-1]!r}) became rows: {part!r} and {value!r}"
+    )
+    if found.part == "day":
+        # Every month has 31 columns; what stands at a day that there is not is refused where times are read, unless it is nothing.
+        year, month = (long[name].to_numpy(dtype=np.int64) for name in found.besides)
+        begun = (12 * (year - 1970) + month - 1).astype("datetime64[M]")
+        beyond = (begun.astype("datetime64[D]") + (long[part].to_numpy() - 1)).astype("datetime64[M]") != begun
+        long = long[~(beyond & long[value].isna().to_numpy())].reset_index(drop=True)
     return long
 
 

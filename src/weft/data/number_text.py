@@ -4,13 +4,15 @@
 import re
 from collections.abc import Iterable
 
-__all__ = ["MISSING_WORDS", "advice_for", "are_nearly_numbers", "is_missing_word"]
+__all__ = ["LEADING_ZERO", "MISSING_WORDS", "advice_for", "are_nearly_numbers", "is_missing_word"]
 
 # What people and Arrow write for "no value" among numbers, in lower case. A trace of rain (T) is a value, and so is what was not detected.
 MISSING_WORDS = frozenset(
     {"", "na", "n/a", "nan", "-nan", "null", "none", "<na>", "#n/a", "#na", "#n/a n/a", "missing", "m"}
     | {"-", "--", "---", ".", "..", "...", "*", "**", "***", "****", "?"}
 )
+# A code such as 007 is no number: read as one and written again it would be another station.
+LEADING_ZERO = re.compile(r"\s*0\d+\s*")
 _DASHES = "\N{MINUS SIGN}\N{EN DASH}"
 _SIGNS = rf"+\-{_DASHES}"
 _PLAIN = rf"[{_SIGNS}]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?"

@@ -522,7 +522,11 @@ def _check_degrees(
 ) -> None:
     bad = (values < lowest) | (values > highest)
     if bad.any():
-        advice = "; if latitude and longitude are swapped, swap the names of their columns" if swapped else ""
+        advice = (
+            "; if latitude and longitude are swapped, swap the names of their columns"
+            if swapped
+            else ": mend or leave out such rows; if all are metres, call the columns easting and northing"
+        )
         raise ValueError(
             f"column {name!r} must hold degrees between {lowest:g} and {highest:g}; {name_rows(bad, values)}{advice}"
         )

@@ -6,7 +6,7 @@ A time in parts is named by its columns, separated by commas: "year,month,day". 
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from weft.data.time_text import read_time_text
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["find_time_parts", "time_column"]
+__all__ = ["Counted", "find_counted", "find_time_parts", "time_column"]
 
 _PARTS = {
     "year": frozenset({"year", "yyyy", "yr"}),
@@ -62,6 +62,13 @@ _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
+# Parts of a time that may be columns: which numbers these have, and what rows then say of the rest.
+_COUNTED: dict[str, tuple[tuple[set[int], ...], tuple[tuple[str, ...], ...]]] = {
+    "month": ((set(range(1, 13)),), (("year",),)),
+    "day": ((set(range(1, 32)),), (("year", "month"),)),
+    "hour": ((set(range(24)), set(range(1, 25))), (("date",), ("year", "month", "day"))),
+}
+_NUMBERED = re.compile(r"([A-Za-z]{0,6})[ _]?0*(\d{1,2})")
 _CLOCK = re.compile(r"\s*(\d{1,2}):?(\d{2})(?::(\d{2})(?:\.\d*)?)?\s*")
 
 
@@ -95,6 +102,47 @@ def find_time_parts(columns: "Mapping[str, pd.Series]") -> tuple[str, ...] | Non
         if all(part in found for part in whole):
             return tuple(found[part] for part in whole)
     return None
+
+
+class Counted(NamedTuple):
+    """Columns of which each is one month, day or hour, by their names, and the parts of a time that rows have besides."""
+
+    part: str
+    numbers: dict[str, int]
+    besides: tuple[str, ...]
+
+
+def find_counted(columns: "Mapping[str, pd.Series]") -> Counted | None:
+    """The columns Jan to Dec beside a year, 1 to 31 beside a year and a month, or 0 to 23 beside a date; None where there are none."""
+    for part, (ways, wholes) in _COUNTED.items():
+        for numbers_of in (_named_months, _numbered_alike):
+            found = numbers_of(columns)
+            if set(found.values()) not in ways or len(set(found.values())) < len(found):
+                continue
+            besides = {
+                _role(name): name for name, column in columns.items() if name not in found and _fits(name, column)
+            }
+            for whole in wholes:
+                if part not in besides and all(each in besides for each in whole):
+                    return Counted(part, found, tuple(besides[each] for each in whole))
+    return None
+
+
+def _fits(name: str, column: "pd.Series") -> bool:
+    role = _role(name)
+    return role is not None and _may_be(role, column)
+
+
+def _named_months(columns: "Mapping[str, pd.Series]") -> dict[str, int]:
+    return {name: number for name in columns if (number := _month_of(name)) is not None}
+
+
+def _numbered_alike(columns: "Mapping[str, pd.Series]") -> dict[str, int]:
+    """Columns that are called by a number, after the letters that most of them have before it, if any."""
+    matches = {name: match for name in columns if (match := _NUMBERED.fullmatch(name.strip()))}
+    before = [match[1].lower() for match in matches.values()]
+    usual = max(set(before), key=before.count, default="")
+    return {name: int(match[2]) for name, match in matches.items() if match[1].lower() == usual}
 
 
 def _known_wholes() -> set[tuple[str, ...]]:
