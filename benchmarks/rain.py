@@ -132,15 +132,27 @@ def compared(name: str, seed: int) -> dict:
     hidden = rng.random(len(table)) < 0.2
     line: dict = {"set": name, "seed": seed, "num_rows": len(table)}
     line["zeros"] = float(np.mean(table[options["target"]] == 0))
+    squares = {}
     for way, how in WAYS.items():
         begun = time.process_time()
         gp = weft.SpaceTimeGP(**options, **how, progress=None).fit(table[~hidden])
         scores = gp.score(table[hidden])
+        squares[way] = (table[options["target"]][hidden] - gp.predict(table[hidden])["mean"]).to_numpy() ** 2
         line[way] = {score: float(scores[score]) for score in SCORES}
         line[way]["processor_seconds"] = time.process_time() - begun
+    # Of a few hundred rows, of which a handful are large, the two may differ by chance.
+    more = squares["rain"] - squares["root"]
+    line["more_squared_error"] = {
+        "mean": float(more.mean()),
+        "standard_error": float(more.std(ddof=1) / len(more) ** 0.5),
+    }
     told = "; ".join(f"{score[:14]} {line['rain'][score]:.3f} ({line['root'][score]:.3f})" for score in SCORES)
     seconds = " / ".join(f"{line[way]['processor_seconds']:.0f}" for way in WAYS)
-    print(f"{name} {seed}: {line['num_rows']} rows, {line['zeros']:.0%} zeros; {told}; {seconds} s", flush=True)
+    by_chance = "squared error {mean:+.3g} +- {standard_error:.2g}".format(**line["more_squared_error"])
+    print(
+        f"{name} {seed}: {line['num_rows']} rows, {line['zeros']:.0%} zeros; {told}; {by_chance}; {seconds} s",
+        flush=True,
+    )
     return line
 
 

@@ -36,7 +36,15 @@ from weft.model import ConstantMean, Model
 from weft.training.parameters import Prior
 from weft.training.selection import Draft, Trial
 
-__all__ = ["COVARIATES", "Start", "build_start", "improve_start", "with_pseudo_points"]
+__all__ = [
+    "COVARIATES",
+    "Start",
+    "build_start",
+    "draft_of",
+    "improve_start",
+    "usable_periods",
+    "with_pseudo_points",
+]
 
 COVARIATES = "covariates"
 # Prior variance of a slope, per deviation of the covariate and of the target.
@@ -144,18 +152,27 @@ def improve_start(
     seed: int,
 ) -> Start:
     """The same with what small blocks of `data` ask for."""
-    step = median_step(data.times)
-    periods = {name: PERIODS[name] / UNIT_SECONDS[clock.unit] for name in PERIODS if clock.unit in UNIT_SECONDS}
-    usable = {name: period for name, period in periods.items() if period >= 2 * step and name not in start.names}
     draft, trials = choose_components(
-        Draft(start.model, start.names, start.frozen, start.priors),
+        draft_of(start),
         data,
         num_space - marks.num_columns,
         scales_of(data, num_space, alike, marks),
-        usable,
+        usable_periods(start, data, clock),
         seed=seed,
     )
     return Start(draft.model, draft.frozen, draft.priors, draft.names, trials)
+
+
+def draft_of(start: Start) -> Draft:
+    """What candidates are changes to."""
+    return Draft(start.model, start.names, start.frozen, start.priors)
+
+
+def usable_periods(start: Start, data: Observations, clock: Clock) -> dict[str, float]:
+    """The seasons that may be tried beside `start`, by name: those that steps of time can tell."""
+    step = median_step(data.times)
+    periods = {name: PERIODS[name] / UNIT_SECONDS[clock.unit] for name in PERIODS if clock.unit in UNIT_SECONDS}
+    return {name: period for name, period in periods.items() if period >= 2 * step and name not in start.names}
 
 
 def names_of_components(setting: Any) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ temperatures in Croatia and 5 % off that of new stations in the United States, M
 import dataclasses
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import equinox as eqx
 import numpy as np
@@ -51,8 +51,9 @@ __all__ = [
     "NAMED",
     "PLACES",
     "SLOW",
-    "TRIAL_WORK",
     "Scales",
+    "ToTry",
+    "candidates_for",
     "choose_components",
     "degenerate_components",
     "degenerate_scales",
@@ -61,6 +62,7 @@ __all__ = [
     "names_by_scale",
     "priors_for",
     "scales_of",
+    "to_try",
 ]
 
 AUTO = "auto"
@@ -85,7 +87,7 @@ _ALONE = 1e-3
 _EXTENTS = 10.0
 _SPACINGS = 0.5
 # Work of an evaluation of the blocks that candidates learn from: a tenth of a second on a core.
-TRIAL_WORK = 1e9
+_TRIAL_WORK = 1e9
 # Blocks that rows are left out of, and rows of each: a matrix of them is inverted.
 _CHECKS = 6
 _CHECKED_ROWS = 400
@@ -220,12 +222,7 @@ def choose_components(
     """The draft with what blocks of `data` ask for; `periods` are the seasons that may be tried, by name."""
     if data.num_rows < FEWEST_ROWS:
         return Selection(start, ())
-    step = median_step(data.times)
-    rough = field_scale(start.model.likelihood, data)
-    asked = {name: period for name, period in periods.items() if _asks_for(data, rough, period)}
-    lags = [period / step for period in asked.values()]
-    learning = [block.data for block in choose_blocks(start.model, data, work=TRIAL_WORK, seed=seed, periods=lags)]
-    checks = _to_check(start.model, data, seed + 1)
+    asked, learning, checks = to_try(start, data, periods, seed=seed)
     likelihood = start.model.likelihood
     if not isinstance(likelihood, Gaussian):
         start = learned_from(start, learning)
@@ -235,14 +232,32 @@ def choose_components(
             return Selection(start, ())
         model, (learning, *checked) = found_stand_ins
         start, checks = dataclasses.replace(start, model=model), Checks(*checked)
-    found = select(start, _candidates(start, data, num_space, scales, asked), learning, checks)
+    found = select(start, candidates_for(start, data, num_space, scales, asked), learning, checks)
     if isinstance(likelihood, Gaussian):
         return found
     model = Model(found.draft.model.kernel, likelihood, None, found.draft.model.mean)
     return found._replace(draft=dataclasses.replace(found.draft, model=model))
 
 
-def _candidates(
+class ToTry(NamedTuple):
+    """The seasons that rows ask for, the blocks that candidates learn from, and those they are judged by."""
+
+    periods: Mapping[str, float]
+    learning: Sequence[Observations]
+    checks: Checks
+
+
+def to_try(start: Draft, data: Observations, periods: Mapping[str, float], *, seed: int) -> ToTry:
+    """What candidates are tried with."""
+    step = median_step(data.times)
+    rough = field_scale(start.model.likelihood, data)
+    asked = {name: period for name, period in periods.items() if _asks_for(data, rough, period)}
+    lags = [period / step for period in asked.values()]
+    learning = [block.data for block in choose_blocks(start.model, data, work=_TRIAL_WORK, seed=seed, periods=lags)]
+    return ToTry(asked, learning, _to_check(start.model, data, seed + 1))
+
+
+def candidates_for(
     start: Draft, data: Observations, num_space: int, scales: Scales, asked: Mapping[str, float]
 ) -> list[Candidate]:
     """What may be changed about `start`, in the order in which it is tried; `asked` are the seasons that the rows ask for."""
@@ -281,7 +296,7 @@ def _candidates(
 
 def _to_check(model: Model, data: Observations, seed: int) -> Checks:
     """Compact blocks, whose places have neighbours as they have in the table: cut to rows of some times, and over the series."""
-    blocks = choose_blocks(model, data, work=TRIAL_WORK, seed=seed)
+    blocks = choose_blocks(model, data, work=_TRIAL_WORK, seed=seed)
     compact = [block.data for block in blocks if block.kind in (Kind.WHOLE, Kind.COMPACT)][:_CHECKS]
     # Of a few blocks, which a small network has, as many stretches as of many: its first two days would judge alone.
     near = [take_rows(block, rows) for block in compact for rows in _stretches(block, -(-_CHECKS // len(compact)))]

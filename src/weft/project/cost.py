@@ -12,54 +12,52 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from weft.data.observations import Observations, take_rows
+from weft.engines.base import Shape
 from weft.engines.choose import choose_engine
 from weft.estimator.budget import work_of_model
-from weft.estimator.building import Start, with_pseudo_points
-from weft.estimator.components import AUTO, FEWEST_ROWS, NAMED, TRIAL_WORK
-from weft.estimator.learning import chosen_stretches, learns_small, small_parts, start_for
+from weft.estimator.building import Start, draft_of, usable_periods, with_pseudo_points
+from weft.estimator.calibration import hide
+from weft.estimator.components import AUTO, FEWEST_ROWS, NAMED, candidates_for, scales_of, to_try
+from weft.estimator.learning import chosen_stretches, learns_small, names_of_habits, small_parts, start_for
 from weft.estimator.precision import in_float64
-from weft.estimator.wide import one_model
+from weft.estimator.translation import Translation
+from weft.estimator.wide import exact_model, one_model
 from weft.inference.division import num_regions_within, work_of_regions
 from weft.inference.evidence import log_evidence
 from weft.inference.exact_work import exact_work
+from weft.inference.single import condition
 from weft.inference.variational import SearchMemory
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.options import Options
 from weft.project.prepared import Prepared
 from weft.project.words import duration, megabytes
-from weft.training.blocks import choose_blocks
 from weft.training.composite import CompositeObjective
 from weft.training.estimate import REPEATS, available_memory, estimate, memory_needed, shape_of
+from weft.training.left_out import leave_places_out, leave_rows_out
+from weft.training.maximise import maximise
 from weft.training.parameters import make_space, prior_terms
+from weft.training.selection import Draft
 
 __all__ = ["Cost", "cost_of"]
 
-# What an estimator's fit took on the real sets this was tried on: 8 to 25.
+# Evaluations that climbs take, which nothing counts beforehand: of the bound over a series, of all parts of a table together, of the first
+# model on the smaller parts that components are tried on, and of each change to it. Means over the tables of benchmarks/fit_time.py, on
+# which single climbs took 17 to 32, 18 to 28 and 1 to 18. All else is counted, and timed where it is made once.
 EVALUATIONS = 20
-# The same where parameters are learned from parts of the table: of all of them together, of the first model tried on smaller ones, and of
-# each change to it that is tried. Models have a component or a strength more by then, which takes so many times as long; and smaller
-# parts take longer for their work.
-EVALUATIONS_OF_PARTS = 28
-EVALUATIONS_OF_DRAFT = 25
+EVALUATIONS_OF_PARTS = 24
+EVALUATIONS_OF_DRAFT = 22
 EVALUATIONS_OF_CHANGE = 12
-CHANGES = 6
-LARGER = 1.4
-SMALLER = 1.75
-# Programs that are compiled, by that of an objective's value and gradient: what learns and answers on any table; what looks at the noise
-# of places, from so many rows a place; and where components are chosen, other shapes of parts, hidden rows and each change that is tried.
-# Found, as the numbers above, on tables of 300 to 28,000 rows (benchmarks/fit_time.py).
-COMPILED_ALWAYS = 1.7
-COMPILED_FOR_HABITS = 0.6
-ROWS_A_PLACE = 50
-COMPILED_TO_CHOOSE = 3.7
-COMPILED_FOR_CHANGE = 0.35
-# Where sites are searched for: programs compiled, by those of an evaluation; and what a search takes on the way, by one that begins beside
-# where the last ended (two fits of 1,900 rows, by counts and by rain). So many rows are tried, the rest by its work.
-COMPILED_TO_SEARCH = 1.2
+# Of a search for sites: what one takes on the way, by one that begins beside where the last ended (two fits of 1,900 rows, by counts and by
+# rain). So many rows are tried, the rest by its work.
 SEARCH = 3.0
 SEARCHED_ROWS = 4_000
-# Passes over the whole table: fields are conditioned when they are asked, about what is left at rows, and about hidden ones.
+# Seconds that a process takes at most to read rows into shape and to load what was compiled before: what comes before the second evaluation
+# and is longer is compiling, which is done once on a machine, and now.
+MOST_LOADING = 2.0
+# From one step of a climb to the next, on the real line of its parameters.
+_BESIDE = 0.02
+# Passes over the rows: the field is asked what it leaves at rows, and is conditioned in the end.
 PASSES = 2
 
 
@@ -81,7 +79,7 @@ class Cost(NamedTuple):
         return [
             ["memory to fit, about", megabytes(self.memory_bytes)],
             ["memory there is", megabytes(self.available_bytes)],
-            ["time to fit, about", duration(self.fit_seconds)],
+            ["time to fit, about", f"{duration(self.fit_seconds)} by the clock of this machine"],
             *(
                 [["pseudo-points in all", f"{self.num_pseudo_points:,}"]]
                 if self.num_regions == 0
@@ -92,34 +90,40 @@ class Cost(NamedTuple):
 
 
 class _Trial(NamedTuple):
-    """Seconds of one evaluation of an objective with its gradient, those that compiling it took, and its work."""
+    """Seconds of one evaluation of an objective with its gradient, those that went before it, and those of the curvature."""
 
     seconds: float
-    compiling: float
-    work: float
+    loading: float
+    curving: float
 
 
 @in_float64
 def cost_of(prepared: Prepared, clock: Callable[[], float] = time.perf_counter) -> Cost:
     """By a short trial: of the parts that parameters are learned from, or of a stretch of the series; `clock` tells seconds."""
+    begun = clock()
     options, translation = prepared.options, prepared.translation
     data = translation.observations(prepared.rows)
     is_chosen = options.kernel is None and options.components == AUTO
     draft = start_for(options, translation, data)
-    # With all that may be tried a fit takes the most memory.
-    components = (*NAMED,) if is_chosen else options.components
-    exact = start_for(dataclasses.replace(options, components=components), translation, data)
-    largest = with_pseudo_points(exact, options.pseudo_points, data, translation.num_space, seed=options.seed)
-    shape = shape_of(largest.model, data)
+
+    def largest() -> tuple[Start, Model, Shape]:
+        """With all that may be tried: the start, the model with its pseudo-points, and what takes the most memory."""
+        components = (*NAMED,) if is_chosen else options.components
+        exact = start_for(dataclasses.replace(options, components=components), translation, data)
+        sparse = with_pseudo_points(exact, options.pseudo_points, data, translation.num_space, seed=options.seed)
+        return exact, sparse.model, shape_of(sparse.model, data)
+
     if learns_small(options, data, translation.num_space):
-        evaluation, seconds, rows = _of_parts(
-            options, draft, data, clock, is_chosen=is_chosen and data.num_rows >= FEWEST_ROWS
-        )
+        chooses = is_chosen and data.num_rows >= FEWEST_ROWS
+        evaluation, seconds, rows = _of_parts(options, translation, draft, data, clock, begun, is_chosen=chooses)
+        exact, _, shape = largest()
     elif isinstance(draft.model.likelihood, Gaussian):
-        evaluation, seconds, rows = _of_stretches(options, largest.model, data)
+        exact, model, shape = largest()
+        evaluation, seconds, rows = _of_stretches(options, model, data)
     else:
         own = with_pseudo_points(draft, options.pseudo_points, data, translation.num_space, seed=options.seed)
         evaluation, seconds, rows = _of_searches(options, own.model, data, clock)
+        exact, _, shape = largest()
     return Cost(
         memory_bytes=memory_needed(shape, choose_engine(options.engine, shape)),
         available_bytes=available_memory(),
@@ -139,26 +143,82 @@ def _num_regions(options: Options, largest: Model, data: Observations, num_space
 
 
 def _of_parts(
-    options: Options, draft: Start, data: Observations, clock: Callable[[], float], *, is_chosen: bool
+    options: Options,
+    translation: Translation,
+    draft: Start,
+    data: Observations,
+    clock: Callable[[], float],
+    begun: float,
+    *,
+    is_chosen: bool,
 ) -> tuple[float, float, int]:
-    """Seconds of an evaluation and of a fit that learns from parts of the table, and how many rows these have."""
+    """Seconds of an evaluation and of a fit that learns from parts of the table, and how many rows these have.
+
+    Everything that a fit does is done once: an evaluation of all parts, one of each change that will be tried, one look at what is left
+    out of them, and a pass over one part; the rest is how often, and over how much.
+    """
     parts = small_parts(options, draft.model, data)
-    found = _tried(draft, parts, options, clock)
-    larger = LARGER if is_chosen else 1.0
-    has_habits = options.habits is not None and data.num_rows >= ROWS_A_PLACE * len(data.places)
-    compilations = COMPILED_ALWAYS + (COMPILED_FOR_HABITS if has_habits else 0.0)
-    evaluations = larger * EVALUATIONS_OF_PARTS
-    if is_chosen:
-        compilations += COMPILED_TO_CHOOSE + COMPILED_FOR_CHANGE * CHANGES
-        blocks = [block.data for block in choose_blocks(draft.model, data, work=TRIAL_WORK, seed=options.seed)]
-        share = SMALLER * _work_of(draft.model, blocks) / max(found.work, 1.0)
-        evaluations += larger * share * (EVALUATIONS_OF_DRAFT + EVALUATIONS_OF_CHANGE * CHANGES)
-    passing = PASSES * larger * _work_of_a_pass(draft.model, data) / max(found.work, 1.0)
+    found = _tried(draft_of(draft), parts, options, clock, begun)
+    choosing, larger = _of_choosing(options, translation, draft, data, clock) if is_chosen else (0.0, 1.0)
+    passing = _of_passes(options, translation, draft.model, parts[0], data, clock)
     return (
         found.seconds,
-        compilations * found.compiling + (evaluations + passing) * found.seconds,
+        min(found.loading, MOST_LOADING)
+        + choosing
+        + larger * (EVALUATIONS_OF_PARTS * found.seconds + found.curving + passing),
         sum(part.num_rows for part in parts),
     )
+
+
+def _of_choosing(
+    options: Options, translation: Translation, draft: Start, data: Observations, clock: Callable[[], float]
+) -> tuple[float, float]:
+    """Seconds that the choice of components takes, and how much longer an evaluation of a changed model takes than one of the draft."""
+    marks, start = translation.scaling.marks, draft_of(draft)
+    num_ordered = translation.num_space - marks.num_columns
+    periods = usable_periods(draft, data, translation.clock)
+    tried = to_try(start, data, periods, seed=options.seed)
+    first = _tried(start, tried.learning, options, clock)
+    # Candidates are judged on Gaussian stand-ins of the rows, whatever the likelihood.
+    model = Model(draft.model.kernel, Gaussian(1.0), None, draft.model.mean)
+    plain = start if isinstance(draft.model.likelihood, Gaussian) else dataclasses.replace(start, model=model)
+    scales = scales_of(data, translation.num_space, translation.scaling.alike, marks)
+    changes = [
+        changed
+        for candidate in candidates_for(plain, data, num_ordered, scales, tried.periods)
+        if (changed := candidate.change(plain)) is not None
+    ]
+    again = 0.0 if plain is start else _tried(plain, tried.learning, options, clock).seconds
+    each = [_tried(changed, tried.learning, options, clock).seconds for changed in changes]
+    leaving = _seconds_of(lambda: leave_rows_out(plain.model, tried.checks.rows), clock)
+    leaving += _seconds_of(lambda: leave_places_out(plain.model, tried.checks.places), clock)
+    climbs = EVALUATIONS_OF_DRAFT * (first.seconds + again) + EVALUATIONS_OF_CHANGE * sum(each)
+    larger = float(np.mean(each)) / max(again or first.seconds, 1e-9) if each else 1.0
+    return climbs + (1 + len(each)) * leaving, max(larger, 1.0)
+
+
+def _of_passes(
+    options: Options,
+    translation: Translation,
+    model: Model,
+    part: Observations,
+    data: Observations,
+    clock: Callable[[], float],
+) -> float:
+    """Seconds of the passes over the table: what the field leaves at rows, and rows and places that are hidden in turn."""
+    if not isinstance(model.likelihood, Gaussian) or "noise" not in names_of_habits(options):
+        return 0.0
+    exact = exact_model(model)
+
+    def asked() -> None:
+        condition(exact, part, engine=options.engine).marginals(part.row_times, part.row_places)
+
+    first, *others = (_seconds_of(asked, clock) for _ in range(1 + REPEATS))
+    rate = min(others) / max(_work_of(exact, [part]), 1.0)
+    work = _work_of_a_pass(exact, data)
+    turns = hide(data, translation.num_space - translation.scaling.marks.num_columns, options.seed, work=work)
+    shares = [float(np.mean(hidden.rest)) for hidden in turns]
+    return max(first - min(others), 0.0) + rate * work * (PASSES + sum(shares))
 
 
 def _work_of_a_pass(exact: Model, data: Observations) -> float:
@@ -166,13 +226,32 @@ def _work_of_a_pass(exact: Model, data: Observations) -> float:
     return min(*exact_work(exact, len(data.places), data.grouping.layout), work_of_regions(exact, data))
 
 
-def _tried(draft: Start, parts: Sequence[Observations], options: Options, clock: Callable[[], float]) -> _Trial:
+def _tried(
+    draft: Draft,
+    parts: Sequence[Observations],
+    options: Options,
+    clock: Callable[[], float],
+    begun: float | None = None,
+) -> _Trial:
+    """What an evaluation takes; all since `begun`, if that is given, was on the way to the first."""
     space = make_space(draft.model, frozen=draft.frozen)
     terms = prior_terms(draft.priors, space, draft.model) if draft.priors else ()
     objective = CompositeObjective(space, draft.model, parts, terms, power=0.0, engine=options.engine)
     point = space.start(draft.model)
-    first, *others = (_seconds_of(lambda: objective(point), clock) for _ in range(1 + REPEATS))
-    return _Trial(min(others), max(first - min(others), 0.0), _work_of(draft.model, parts))
+    begun = clock() if begun is None else begun
+    # The first step of a climb loads all that the others need.
+    step = maximise(objective, point, max_iterations=1, tolerance=0.0, gradient_tolerance=0.0).best
+    first = clock() - begun
+
+    def beside(turn: int) -> float:
+        # As the next step of a climb is: a search for sites from its very end would have nothing to do.
+        return _seconds_of(lambda: objective(step.point + _BESIDE * turn), clock)
+
+    seconds = min(beside(turn) for turn in range(REPEATS))
+    loading = max(first - step.num_evaluations * seconds, 0.0)
+    # Standard errors, of several parts only: all of them once, and for each free number, and one more, those of a batch.
+    of_batch = (space.size + 1) * objective.batch_size / len(parts)
+    return _Trial(seconds, loading, seconds * (1 + of_batch) if len(parts) > 1 else 0.0)
 
 
 def _work_of(model: Model, parts: Sequence[Observations]) -> float:
@@ -207,8 +286,7 @@ def _of_searches(
     beside = eqx.tree_at(lambda each: each.kernel, model, 1.1 * model.kernel)
     again = min(_seconds_of(lambda: evaluated(beside), clock) for _ in range(REPEATS))
     seconds = SEARCH * again * float(work[used].sum()) / float(work[:length].sum())
-    compiling = COMPILED_TO_SEARCH * max(first - again, 0.0)
-    return seconds, compiling + EVALUATIONS * seconds, int(counts[used].sum())
+    return seconds, max(first - again, 0.0) + EVALUATIONS * seconds, int(counts[used].sum())
 
 
 def _of_stretches(options: Options, model: Model, data: Observations) -> tuple[float, float, int]:

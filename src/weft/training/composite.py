@@ -84,6 +84,11 @@ class CompositeObjective:
     def num_engine_calls(self) -> int:
         return self.evidence.num_engine_calls
 
+    @property
+    def batch_size(self) -> int:
+        """How many blocks `slopes_by_some` asks."""
+        return self.num_blocks if isinstance(self.evidence, _OneByOne) else self.evidence.whole.num_blocks
+
     def __call__(self, point: Float[np.ndarray, " free"]) -> FunctionValue:
         scores = self.scores(point)
         prior, slope = log_prior_and_slopes(self.space, self.space.place_numpy(self.model, point), self.terms)
