@@ -25,7 +25,7 @@ LikelihoodName = Literal[
     "tobit",
     "zero_inflated_poisson",
 ]
-TransformName = Literal["identity", "log", "sqrt", "logit", "log1p"]
+TransformName = Literal["identity", "log", "sqrt", "fourth_root", "logit", "log1p"]
 
 if TYPE_CHECKING:
     import os
@@ -184,7 +184,7 @@ class Options:
     )
     pseudo_points: GivenPoints = _model(int | str, "A count, auto, or exact.", default="auto", words={"exact": None})
     transform: GivenTransform = _model(
-        str, "Of the target: log, log1p, sqrt, logit or identity.", default=None, example="log"
+        str, "Of the target: log, log1p, sqrt, fourth_root, logit or identity.", default=None, example="log"
     )
     seasonality: Seasons = _model(
         tuple[str | float, ...], "yearly, weekly, daily, or lengths such as 12h.", default=(), example=("yearly",)

@@ -115,7 +115,7 @@ class SpaceTimeGP(Options):
     are measured in kilometres, others of space in their standard deviations; one of text, categories or yes and no says of which
     kind a place is, and each kind has a field of its own, as alike as is learned. `covariates` have linear effects, those of text,
     categories or yes and no an effect for each level, shrunk as far as levels are alike; `{"ndvi": "local"}` lets a slope vary in
-    space (`slopes`). The target is transformed (`transform`: "log", "log1p", "sqrt", "logit"), then standardised where the
+    space (`slopes`). The target is transformed (`transform`: "log", "log1p", "sqrt", "fourth_root", "logit"), then standardised where the
     likelihood allows, and answers come back in its own units.
 
     `components`: "auto" starts from a slow and a fast one and keeps what small blocks of the table ask for and rows and places

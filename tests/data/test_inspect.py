@@ -175,6 +175,8 @@ def test_the_transform_is_the_mildest_under_which_changes_do_not_depend_on_the_l
     assert chosen(levels * np.exp(0.2 * draws)) == "log"
     assert chosen((np.sqrt(levels) + 0.5 * draws) ** 2) == "sqrt"
     assert chosen(levels + 3.0 * draws) is None
+    # Between the two: noise of one size on the fourth root.
+    assert chosen((levels**0.25 + 0.4 * draws) ** 4) == "fourth_root"
     with_zeros = levels * np.exp(0.6 * draws)
     with_zeros[::50] = 0.0
     assert chosen(with_zeros) == "log1p"

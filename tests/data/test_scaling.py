@@ -193,7 +193,7 @@ def test_targets_are_standardised_after_their_transform_and_come_back():
         ([1.0, 0.0], "log", r"that are positive; row 1 \(counting from 0\) has 0.0"),
         ([1.0, -2.0], "sqrt", "zero or positive; row 1"),
         ([0.5, 1.0], "logit", "between 0 and 1, neither included; row 1"),
-        ([1.0, 2.0], "cube", "must be one of identity, log, sqrt, logit, log1p; it is 'cube'"),
+        ([1.0, 2.0], "cube", "must be one of identity, log, sqrt, fourth_root, logit, log1p; it is 'cube'"),
     ],
 )
 def test_targets_that_cannot_be_learned(values, transform, words):

@@ -13,6 +13,7 @@ INVERSES = {
     "log": mpmath.exp,
     "log1p": lambda z: mpmath.expm1(z) if z > 0 else mpmath.mpf(0),
     "sqrt": lambda z: z**2 if z > 0 else mpmath.mpf(0),
+    "fourth_root": lambda z: z**4 if z > 0 else mpmath.mpf(0),
     "logit": lambda z: 1 / (1 + mpmath.exp(-z)),
 }
 VALUES = {
@@ -20,6 +21,7 @@ VALUES = {
     "log": [1e-3, 1.0, 40.0],
     "log1p": [1e-3, 1.0, 40.0],
     "sqrt": [1e-3, 1.0, 40.0],
+    "fourth_root": [1e-3, 1.0, 40.0],
     "logit": [1e-3, 0.5, 0.98],
 }
 
@@ -88,7 +90,7 @@ def test_quantiles_are_ordered_and_have_their_probability(name, mean, sd, levels
     got = quantiles(TRANSFORMS[name], np.array([mean]), np.array([sd]), levels)[0]
     assert np.all(np.diff(got) >= 0)
     for level, value in zip(levels, got, strict=True):
-        if name in ("sqrt", "log1p") and value == 0:
+        if name in ("sqrt", "fourth_root", "log1p") and value == 0:
             # All of z <= 0 is here.
             assert level <= mpmath.ncdf(0, mean, sd) + 1e-12
         elif name != "logit" or 1e-9 < value < 1 - 1e-9:
@@ -102,15 +104,15 @@ def test_densities_hold_all_the_probability(name):
     transform, mean, sd = TRANSFORMS[name], 0.6, 0.5
     edges = np.linspace(mean - 9 * sd, mean + 9 * sd, 4001)
     values = np.unique(transform.inverse(edges))
-    inside = values[(values > 0)] if name in ("sqrt", "log", "log1p") else values
+    inside = values[(values > 0)] if name in ("sqrt", "fourth_root", "log", "log1p") else values
     density = np.exp(log_density(transform, inside, np.full(len(inside), mean), np.full(len(inside), sd)))
     # Integrate in z, where points are even: p(y) dy/dz.
     z = transform.forward(inside)
     mass = np.trapezoid(density * np.exp(-transform.log_jacobian(inside)), z)
-    if name in ("sqrt", "log1p"):
+    if name in ("sqrt", "fourth_root", "log1p"):
         mass += np.exp(log_density(transform, np.zeros(1), np.array([mean]), np.array([sd])))[0]
     # The trapezoid's first cell of what has a lowest value ends a step short of it.
-    np.testing.assert_allclose(mass, 1.0, atol=2e-3 if name in ("sqrt", "log1p") else 1e-9)
+    np.testing.assert_allclose(mass, 1.0, atol=2e-3 if name in ("sqrt", "fourth_root", "log1p") else 1e-9)
 
 
 def test_densities_outside_and_missing():

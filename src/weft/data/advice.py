@@ -2,7 +2,7 @@
 """Which transform or likelihood suits a target, by what its values are and how neighbours in time differ."""
 
 import dataclasses
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -12,15 +12,20 @@ from weft.data.transforms import Transform, transform_named
 
 __all__ = ["Advice", "advise"]
 
-# Mildest first: of those nearly as good as the best, the first is taken.
-_POSITIVE = (None, "sqrt", "log")
-_WITH_ZEROS = (None, "sqrt", "log1p")
+# Mildest first, and last the one that nobody knows: of those nearly as good as the best, the first is taken.
+_POSITIVE = (None, "sqrt", "log", "fourth_root")
+_WITH_ZEROS = (None, "sqrt", "log1p", "fourth_root")
 # Nats a value by which a stronger transform has to be better.
 _WORTH = 0.05
-# The part of a left-out score by which a stronger transform has to be better, where there are zeros.
+# The part of a left-out score by which one transform has to be better than another.
 _WORTH_OF_LOSS = 0.01
+# And by how many standard errors of the difference.
+_CLEAR = 2.0
 _LEVELS = np.arange(1, 20) / 20
 _MOST_TRIPLES = 20_000
+# Rows beside others of their time that are looked at, and how many others there are at least.
+_MOST_BESIDE = 20_000
+_FEWEST_OTHERS = 3
 _FEWEST_PAIRS = 100
 _SKEWED = 1.5
 # Counts below this on average are too coarse for a transform and a Gaussian.
@@ -50,11 +55,12 @@ def advise(
 ) -> Advice:
     """Advice for a target with values at places (by number) and times; `step` is the usual step between times.
 
-    Of transforms, the mildest under which the size of changes does not depend on the level: the one that makes
-    differences of neighbours in time most likely as draws of one Gaussian, in the units of the target (the profile
-    likelihood of Box & Cox 1964, of differences). Where there are zeros, which have no logarithm and no spread, the one under
-    which values left out are predicted best, in the units of the target, from those before and after; where a quarter of them
-    are zeros, a likelihood for amounts that may be none.
+    Of transforms those count under which values left out are predicted best, in the units of the target, from those before and after
+    and, as of places never seen, from what the others have at the same time: levels of places may differ by factors where
+    changes in time do not (counts of provinces large and small). Of several that are as good, the mildest under which the size of
+    changes does not depend on the level: the one that makes differences of neighbours in time most likely as draws of one Gaussian
+    (the profile likelihood of Box & Cox 1964, of differences); where there are zeros, which have no logarithm, the mildest. Where a quarter
+    of the values are zeros, a likelihood for amounts that may be none.
     """
     present = ~np.isnan(values)
     times, place, values = times[present], place[present], values[present]
@@ -69,15 +75,10 @@ def advise(
         dry = f"{100 * float(np.mean(values == 0)):.0f} % of values are exactly 0 and the others are amounts"
         return Advice(likelihood="rain", reason=dry)
     names = _POSITIVE if values.min() > 0 else _WITH_ZEROS
-    if values.min() == 0:
-        triples = _triples(times, place, values, step)
-        if triples.shape[1] >= _FEWEST_PAIRS:
-            losses = [_left_out_loss(transform_named(name), triples) for name in names]
-            chosen = _mildest([-loss for loss in losses], names, worth=_WORTH_OF_LOSS * min(losses))
-            dry = f"{100 * float(np.mean(values == 0)):.0f} % of values are 0"
-            return Advice(
-                chosen, reason=f"{dry}, and under {chosen} values left out are predicted best" if chosen else ""
-            )
+    best = _best_of_left_out(names, times, place, values, step)
+    if best and (values.min() == 0 or len(best) == 1):
+        return Advice(best[0], reason=f"under {best[0]} values left out are predicted best" if best[0] else "")
+    names = best or names
     first, second = _neighbours(times, place, values, step)
     if len(first) >= _FEWEST_PAIRS:
         chosen = _mildest([_fit_of_changes(transform_named(name), first, second) for name in names], names)
@@ -93,6 +94,32 @@ def _mildest(fits: list[float], names: tuple[str | None, ...], worth: float = _W
     return next(name for name, fit in zip(names, fits, strict=True) if fit >= max(fits) - worth)
 
 
+def _best_of_left_out(
+    names: tuple[str | None, ...],
+    times: Float[np.ndarray, " row"],
+    place: Int[np.ndarray, " row"],
+    values: Float[np.ndarray, " row"],
+    step: float,
+) -> tuple[str | None, ...]:
+    """Those under which values left out are predicted as well as under the best, of rows and of places alike; none where too few tell."""
+    triples = _triples(times, place, values, step)
+    if triples.shape[1] < _FEWEST_PAIRS:
+        return ()
+    kinds = [np.stack([_loss_of_rows(transform_named(name), triples) for name in names])]
+    beside = _beside_others(times, place, values)
+    if len(beside.value) >= _FEWEST_PAIRS:
+        kinds.append(np.stack([_loss_of_places(transform_named(name), beside) for name in names]))
+    # Each by that of the best of its kind, so that rows and places count alike.
+    kinds = [losses / losses.mean(axis=1).min() / len(kinds) for losses in kinds]
+    best = int(np.argmin(sum(losses.mean(axis=1) for losses in kinds)))
+    more = [losses - losses[best] for losses in kinds]
+    mean = sum(each.mean(axis=1) for each in more)
+    error = np.sqrt(sum(each.var(axis=1) / each.shape[1] for each in more))
+    return tuple(
+        name for name, far in zip(names, mean > np.maximum(_WORTH_OF_LOSS, _CLEAR * error), strict=True) if not far
+    )
+
+
 def _triples(
     times: Float[np.ndarray, " row"], place: Int[np.ndarray, " row"], values: Float[np.ndarray, " row"], step: float
 ) -> Float[np.ndarray, "3 triple"]:
@@ -105,18 +132,64 @@ def _triples(
     return np.stack([value[middle - 1], value[middle], value[middle + 1]])
 
 
-def _left_out_loss(transform: Transform, triples: Float[np.ndarray, "3 triple"]) -> float:
-    """Mean quantile score, in the target's units, of the middle values predicted from those beside them by least squares."""
-    before, value, after = transform.forward(triples)
-    design = np.stack([np.ones_like(value), before + after], axis=1)
-    coefficients = np.linalg.lstsq(design, value, rcond=None)[0]
-    mean = design @ coefficients
-    sd = max(float(np.std(value - mean)), 1e-12)
-    losses = []
+class _Beside(NamedTuple):
+    """Values of some times with the numbers of their times, of two halves of the places: either has several at each time."""
+
+    value: Float[np.ndarray, " row"]
+    time: Int[np.ndarray, " row"]
+    half: Int[np.ndarray, " row"]
+
+
+def _beside_others(
+    times: Float[np.ndarray, " row"], place: Int[np.ndarray, " row"], values: Float[np.ndarray, " row"]
+) -> _Beside:
+    """Rows of times evenly through the series, every other place in one half."""
+    distinct, number = np.unique(times, return_inverse=True)
+    every = min(max(1, len(values) // _MOST_BESIDE), len(distinct))
+    some = np.flatnonzero(number % every == 0)
+    time, half = number[some], place[some] % 2
+    counts = np.stack([np.bincount(time[half == each], minlength=len(distinct)) for each in (0, 1)])
+    enough = np.min(counts, axis=0)[time] >= _FEWEST_OTHERS
+    return _Beside(values[some][enough], np.unique(time[enough], return_inverse=True)[1], half[enough])
+
+
+def _loss_of_places(transform: Transform, beside: _Beside) -> Float[np.ndarray, " row"]:
+    """Of values predicted from the mean of the other half's at their time.
+
+    Not of all others: from what their mean lacks one could tell which of the places it is.
+    """
+    z, size = transform.forward(beside.value), int(beside.time.max()) + 1
+    of_half = [beside.half == half for half in (0, 1)]
+    means = [
+        np.bincount(beside.time[some], z[some], size) / np.bincount(beside.time[some], minlength=size)
+        for some in of_half
+    ]
+    return _quantile_losses(
+        transform, np.where(of_half[0], means[1][beside.time], means[0][beside.time]), z, beside.value
+    )
+
+
+def _loss_of_rows(transform: Transform, triples: Float[np.ndarray, "3 triple"]) -> Float[np.ndarray, " triple"]:
+    """Of the middle values predicted from those beside them."""
+    before, z, after = transform.forward(triples)
+    return _quantile_losses(transform, before + after, z, triples[1])
+
+
+def _quantile_losses(
+    transform: Transform,
+    known: Float[np.ndarray, " row"],
+    z: Float[np.ndarray, " row"],
+    values: Float[np.ndarray, " row"],
+) -> Float[np.ndarray, " row"]:
+    """Mean quantile scores, in the target's units, of values predicted from something known by least squares of the transformed."""
+    design = np.stack([np.ones_like(z), known], axis=1)
+    mean = design @ np.linalg.lstsq(design, z, rcond=None)[0]
+    sd = max(float(np.std(z - mean)), 1e-12)
+    losses = np.zeros(len(z))
     for level in _LEVELS:
-        below = triples[1] - transform.inverse(mean + sd * special.ndtri(level))
-        losses.append(float(np.mean(np.where(below >= 0, level * below, (level - 1) * below))))
-    return float(np.mean(losses))
+        below = values - transform.inverse(mean + sd * special.ndtri(level))
+        losses += np.where(below >= 0, level * below, (level - 1) * below) / len(_LEVELS)
+    return losses
 
 
 def _neighbours(
