@@ -13,12 +13,6 @@ from weft.inference.single import condition
 from weft.inference.with_habits import with_habits
 
 
-@pytest.fixture(autouse=True)
-def of_small_tables(monkeypatch):
-    """A table of so many rows is enough here."""
-    monkeypatch.setattr("weft.estimator.calibration._FEWEST_ROWS", 500)
-
-
 def made(num_places: int, num_times: int, seed: int = 0) -> weft.Observations:
     """Every place at every time, but for a few; values do not matter."""
     rng = np.random.default_rng(seed)
@@ -35,9 +29,19 @@ def places_of(data: weft.Observations, rows: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("num_places", "num_times", "turns", "at_once"),
-    [(12, 80, 12, 1), (9, 90, 9, 1), (40, 20, 8, 4), (70, 12, 5, 7), (400, 4, 1, 40)],
+    [
+        (12, 80, 12, 1),
+        (9, 90, 10, 1),
+        (40, 20, 10, 4),
+        (70, 12, 10, 7),
+        (400, 4, 7, 40),
+        (12, 900, 12, 1),
+        (70, 200, 5, 7),
+    ],
 )
-def test_so_many_turns_that_thirty_places_or_all_are_hidden_once(num_places, num_times, turns, at_once):
+def test_so_many_turns_that_thirty_places_or_all_and_a_thousand_rows_or_all_are_hidden_once(
+    num_places, num_times, turns, at_once
+):
     data = made(num_places, num_times)
     found = hide(data, 2, 3, work=1.0)
     assert len(found) == turns
@@ -46,11 +50,16 @@ def test_so_many_turns_that_thirty_places_or_all_are_hidden_once(num_places, num
     assert len(np.unique(together)) == len(together) == min(turns * at_once, num_places)
     assert len(together) >= min(30, num_places)
     for hidden, gone in zip(found, each, strict=True):
-        # A hidden place is hidden altogether, and nothing else is but rows in the first turn.
+        # A hidden place is hidden altogether, and nothing else is but the turn's rows.
         assert not np.isin(gone, places_of(data, hidden.rest)).any()
         assert_array_equal(hidden.alone | hidden.with_place, ~hidden.rest)
+    alone = np.sum([hidden.alone for hidden in found], axis=0)
+    assert alone.max() == 1
     assert 0.05 < np.mean(found[0].alone) < 0.15
-    assert not any(hidden.alone.any() for hidden in found[1:])
+    # Some of the rows drawn are hidden with their places.
+    assert np.sum(alone) >= 0.8 * min(1000, data.num_rows)
+    if data.num_rows > 12_000:
+        assert not any(hidden.alone.any() for hidden in found[1:])
 
 
 def test_of_a_long_series_all_places_are_looked_at_in_the_same_stretches():
@@ -67,9 +76,10 @@ def test_of_a_long_series_all_places_are_looked_at_in_the_same_stretches():
 
 
 def test_a_table_too_small_hides_nothing():
-    assert hide(made(12, 30), 2, 0, work=1.0) == ()
-    (only,) = hide(made(3, 300), 2, 0, work=1.0)
-    assert not only.with_place.any()
+    assert hide(made(9, 10), 2, 0, work=1.0) == ()
+    turns = hide(made(3, 300), 2, 0, work=1.0)
+    assert len(turns) == 10
+    assert not any(hidden.with_place.any() for hidden in turns)
 
 
 # Parts of the known model: a field that all places share, levels of places, noise.

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Tails of predictions, from rows and whole places that are hidden in turn: the price is one pass over the rest for each turn.
 
-Rows by the thousand are hidden at once. Places are what is rare: one draw of a tenth of twelve is a single place, whose level and
-whose weather are its own, so all of a small network are hidden, a few at a time, until there are enough to tell of one never seen.
+Rows by the thousand are hidden at once, and of a small table a tenth after another. Places are what is rare: one draw of a tenth of
+twelve is a single place, whose level and whose weather are its own, so all of a small network are hidden, a few at a time, until there
+are enough to tell of one never seen.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -20,7 +22,7 @@ from weft.inference.habits.tails import TailsOfPlaces
 from weft.inference.mixed import MixedEmission, Way
 from weft.inference.posterior import Posterior
 from weft.inference.prediction import IDENTITY
-from weft.inference.tails import LeftOutWays, learn_tails
+from weft.inference.tails import LeftOutWays, count_numbers, learn_tails
 from weft.inference.with_habits import with_habits
 from weft.model import Model
 from weft.phases import timing
@@ -28,12 +30,14 @@ from weft.phases import timing
 __all__ = ["Hidden", "hide", "tails_of_places"]
 
 # Rows below which a table has nothing to spare, and places below which those left tell nothing about one hidden.
-_FEWEST_ROWS = 2_000
+_FEWEST_ROWS = 100
 _FEWEST_PLACES = 4
 # Shares of rows, and of places, that are hidden at once; no more rows than settle two numbers.
 _ROWS = 0.1
 _PLACES = 0.1
 _MOST_ROWS = 30_000
+# Rows hidden one turn after another, until a coverage of half of them is known to a part in sixty, or all have been hidden once.
+_ENOUGH_ROWS = 1_000
 # Places hidden one turn after another: so many settle two numbers about places.
 _ENOUGH_PLACES = 30
 
@@ -47,7 +51,7 @@ class Hidden(NamedTuple):
 
 
 def hide(data: Observations, num_space: int, seed: int, *, work: float) -> tuple[Hidden, ...]:
-    """Rows to hide in each turn, no place in two of them; none where a table is too small to spare any.
+    """Rows to hide in each turn, no row and no place in two of them; none where a table is too small to spare any.
 
     `work` is what one turn over the whole series takes. Where turns would take long, those after the first have stretches of it, and
     hidden places are looked at there alone, so that all of them count alike.
@@ -58,19 +62,25 @@ def hide(data: Observations, num_space: int, seed: int, *, work: float) -> tuple
     places, of_place = distinct_places(data.places[:, :num_space])
     place = of_place[np.asarray(data.grouping.place_of_row)]
     count = max(round(_PLACES * len(places)), 1) if len(places) >= _FEWEST_PLACES else 0
-    num_turns = -(-min(_ENOUGH_PLACES, len(places)) // count) if count else 1
-    order = generator.permutation(len(places))
-    whole = np.isin(place, order[:count])
-    alone = ~whole & (generator.random(data.num_rows) < min(_ROWS, _MOST_ROWS / data.num_rows))
+    share = min(_ROWS, _MOST_ROWS / data.num_rows)
+    turns_of_rows = math.ceil(min(_ENOUGH_ROWS / (share * data.num_rows), 1 / share))
+    if (turns_of_rows - 1) * work > LEARNING_WORK:
+        # Stretches of a series are no place for rows of their own.
+        turns_of_rows = 1
+    turns_of_places = math.ceil(min(_ENOUGH_PLACES, len(places)) / count) if count else 1
+    num_turns = max(turns_of_rows, turns_of_places)
+    order, drawn = generator.permutation(len(places)), generator.random(data.num_rows)
     looked_at = np.ones(data.num_rows, dtype=bool)
     per_time = np.full(len(data.times), work / len(data.times))
     stretches = choose_stretches(per_time, LEARNING_WORK / (num_turns - 1)) if num_turns > 1 else None
     if stretches is not None:
         looked_at = stretches.chosen[np.asarray(data.grouping.time_of_row)]
-    turns = [Hidden(alone, whole & looked_at, ~(alone | whole))]
-    for turn in range(1, num_turns):
+    turns = []
+    for turn in range(num_turns):
+        here = looked_at if turn else np.ones_like(looked_at)
         whole = np.isin(place, order[turn * count : (turn + 1) * count])
-        turns.append(Hidden(np.zeros_like(alone), whole & looked_at, looked_at & ~whole))
+        alone = here & ~whole & (drawn >= turn * share) & (drawn < (turn + 1) * share) & (turn < turns_of_rows)
+        turns.append(Hidden(alone, whole & looked_at, here & ~(alone | whole)))
     return tuple(turns)
 
 
@@ -90,13 +100,15 @@ def tails_of_places(
     if not turns:
         return None
     found = [_hidden_once(condition, data, hidden, habits, num_space) for hidden in turns]
-    seen = learn_tails(found[0][0])
-    places = distinct_places(data.places[:, :num_space])[0]
-    num_hidden = _num_places(data, np.any([hidden.with_place for hidden in turns], axis=0), num_space)
-    if num_hidden < _FEWEST_PLACES:
+    seen = learn_tails(_one_after_another([each for each, _ in found]))
+    places, of_place = distinct_places(data.places[:, :num_space])
+    place = of_place[np.asarray(data.grouping.place_of_row)]
+    hidden_at = np.concatenate([place[_asked_about(hidden.with_place)] for hidden in turns])
+    if len(np.unique(hidden_at)) < _FEWEST_PLACES:
         return TailsOfPlaces(places, seen, seen)
     left_out = _one_after_another([each for _, each in found])
-    return TailsOfPlaces(places, seen, learn_tails(left_out).for_one_more(num_hidden))
+    unseen = learn_tails(left_out)
+    return TailsOfPlaces(places, seen, unseen.for_one_more(count_numbers(left_out, unseen, hidden_at)))
 
 
 def _hidden_once(
@@ -111,15 +123,15 @@ def _hidden_once(
     seen = distinct_places(rest.places[:, :num_space])[0]
     left = with_habits(condition, rest, tuple(habit.only_at(seen) for habit in habits))
     # Asked for together, since one pass over the rest answers for all.
-    alone, with_place = (np.flatnonzero(chosen)[: 2 * _MOST_ROWS] for chosen in (hidden.alone, hidden.with_place))
+    alone, with_place = _asked_about(hidden.alone), _asked_about(hidden.with_place)
     found = _left_out(left, data, np.concatenate([alone, with_place]))
     first, second = slice(None, len(alone)), slice(len(alone), None)
     return LeftOutWays(*(array[:, first] for array in found)), LeftOutWays(*(array[:, second] for array in found))
 
 
-def _num_places(data: Observations, rows: Bool[np.ndarray, " row"], num_space: int) -> int:
-    seen = np.unique(np.asarray(data.grouping.place_of_row)[rows])
-    return len(distinct_places(data.places[seen, :num_space])[0])
+def _asked_about(hidden: Bool[np.ndarray, " row"]) -> Int[np.ndarray, " some"]:
+    """Those of the hidden rows that are predicted."""
+    return np.flatnonzero(hidden)[: 2 * _MOST_ROWS]
 
 
 def _one_after_another(parts: Sequence[LeftOutWays]) -> LeftOutWays:

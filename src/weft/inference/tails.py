@@ -19,15 +19,18 @@ from weft.data.transforms import check_levels
 from weft.inference.prediction import IDENTITY, Continuous, Distribution, Emission, Marginals, PerRow
 from weft.scores import RowScores, crps_from_quantiles, score_rows
 
-__all__ = ["HeavyTailed", "LeftOutWays", "ScaledT", "Tails", "learn_tails"]
+__all__ = ["HeavyTailed", "LeftOutWays", "ScaledT", "Tails", "count_numbers", "learn_tails"]
 
 # More degrees of freedom than this are a Gaussian; fewer than this have no variance worth the name.
 MOST_FREEDOM = 200.0
 _LEAST_FREEDOM = 2.2
 # Rows below which nothing is said about tails.
-_FEWEST_ROWS = 200
+_FEWEST_ROWS = 50
 # Prior knowledge, in rows: degrees of freedom as of a Gaussian's, a scale of 1.
 _PRIOR_ROWS = 20.0
+# And in groups of rows that go together: that each is worth one number, its own level.
+_PRIOR_GROUPS = 8.0
+_FEWEST_NUMBERS = 3.0
 # Of the deviations of the rows that tails were learned from.
 _REACH = 0.95
 _LEVELS = (np.arange(200) + 0.5) / 200
@@ -52,8 +55,8 @@ class Tails:
         """The deviation of an error by that predicted."""
         return self.scale * float(np.sqrt(self.freedom / (self.freedom - 2)))
 
-    def for_one_more(self, count: int) -> "Tails":
-        """The same for one more place than the `count` they were learned from, each of which counts as one number: its own level.
+    def for_one_more(self, count: float) -> "Tails":
+        """The same for one more number than the `count` they were learned from.
 
         Of normal numbers with unknown mean and variance the next is a t with count - 1 degrees of freedom, wider than their deviation by
         sqrt((count + 1) / (count - 1)) (e.g. Geisser 1993); what freedom there is besides adds up as variances of log scales do.
@@ -92,6 +95,29 @@ def learn_tails(left: LeftOutWays) -> Tails:
     found = minimize(loss, np.array([np.log(8.0), 0.0]), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-3})
     freedom = float(min(_LEAST_FREEDOM + np.exp(found.x[0]), MOST_FREEDOM))
     return Tails(freedom, float(np.exp(found.x[1])), float(np.quantile(sd, _REACH)))
+
+
+def count_numbers(left: LeftOutWays, tails: Tails, group: Int[np.ndarray, " row"]) -> float:
+    """As of how many independent normal numbers the scale of `tails` is known from these rows, of which those of a group go together.
+
+    The variance of the logarithm of the scale is that of the groups' slopes by the square of the curvature (the sandwich of Huber 1967),
+    where n normal numbers leave 1 / 2n. Places that differ in level alone are a number each; where weather comes and goes at each of
+    them they are many. A few groups may look alike by chance, so some more come to them that are worth a number each.
+    """
+    known = np.all(np.isfinite(left.error), axis=0)
+    error, sd, probability, group = left.error[:, known], left.sd[:, known], left.probability[:, known], group[known]
+    z = error / (tails.scale * sd)
+    with np.errstate(divide="ignore"):
+        density = np.log(probability) - np.log(sd) + _log_density_t(z, tails.freedom)
+    slope = (tails.freedom + 1) * z**2 / (tails.freedom + z**2) - 1
+    slope = np.sum(special.softmax(density, axis=0) * slope, axis=0)
+    _, number = np.unique(group, return_inverse=True)
+    of_group = np.bincount(number, slope)
+    count = len(of_group)
+    curvature = len(slope) * 2 * tails.freedom / (tails.freedom + 3)
+    variance = float(np.sum(of_group**2)) / curvature**2 * count / max(count - 1, 1)
+    shrunk = (count * variance + _PRIOR_GROUPS / (2 * count)) / (count + _PRIOR_GROUPS)
+    return max(1 / (2 * shrunk), _FEWEST_NUMBERS)
 
 
 @final
