@@ -86,7 +86,7 @@ def run_demo(folder: str | pathlib.Path, *, say: Callable[[str], Any] = print) -
     gp = SpaceTimeGP(time="date", space=SPACE, target="tmax", units="degC")
     gp.fit(table[~held_out])
     say(gp.summary())
-    scores = summaries_of(gp.score_rows(table[held_out]), gp.target_sd_)
+    scored = gp.score_rows(table[held_out])
     draw_map(gp, table, files["map"])
     gp.save(files["model"])
     build_report(
@@ -94,11 +94,13 @@ def run_demo(folder: str | pathlib.Path, *, say: Callable[[str], Any] = print) -
         table[~held_out],
         path=files["report"],
         held_out=table[held_out],
+        evaluated={"held_out": scored},
         terrain=heights(),
         station="station",
         command="weft demo",
         title="Daily maximum temperature, Pacific North-West",
     )
+    scores = summaries_of(scored, gp.target_sd_)
     return DemoResult(scores, {what: str(file) for what, file in files.items()}, time.perf_counter() - started)
 
 

@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
-from weft.inference.habits.base import place_numbers
+from weft.inference.habits.base import AskedPlaces, place_numbers
 from weft.inference.habits.noise import Noise, find_noise
 from weft.inference.habits.shift import Shift, find_shift
 from weft.inference.with_habits import PosteriorWithHabits, field_model, tell, with_habits
@@ -105,7 +105,7 @@ def test_dates_are_the_same_on_both_sides_of_a_map(made):
     assert found is not None
     assert_array_equal(found.shift, shift[number_of(found.places, made[0])])
     # Whoever is new in the west is likely to be late too.
-    versions = found.versions(np.zeros(2), np.array([[20.0, 100.0], [180.0, 100.0]]))
+    versions = found.versions(np.zeros(2), AskedPlaces(np.array([[20.0, 100.0], [180.0, 100.0]])))
     assert_allclose(np.sum([version.probability for version in versions], axis=0), 1.0)
     assert [version.times[0] for version in versions] == [-1.0, 0.0, 1.0]
     late = versions[0].probability

@@ -7,8 +7,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
 from tests.problems import sum_separable
+from weft.inference.habits import base
 from weft.inference.habits.base import are_settled
 from weft.inference.habits.level import Level
+from weft.inference.habits.noise import Noise
+from weft.inference.habits.shift import Shift
+from weft.inference.habits.tails import TailsOfPlaces
+from weft.inference.posterior import Asked
+from weft.inference.single import SinglePosterior
+from weft.inference.tails import Tails
 from weft.inference.with_habits import PosteriorWithHabits, find_habits, tell, with_habits
 from weft.likelihoods import RowExtras
 
@@ -94,6 +101,59 @@ def test_an_observation_has_level_and_noise(posterior, field, asked):
     found, without = (each.predict(TIMES, asked, noise_variance=0.3) for each in (posterior, field))
     assert_allclose(found.variance, without.variance + VARIANCE)
     assert_allclose(found.quantile(0.5), without.mean + MEAN)
+
+
+@pytest.fixture(scope="module")
+def with_all(twin, level):
+    """Every habit that is a place's own, of the same four places: two of them a step late, and who is new may be either."""
+    places = level.places
+    shift = Shift(places, np.array([0, -1, 0, -1]), np.full(4, 0.99), np.array([0.4, 0.6, 0.0]), 0.5, 2, 1.0)
+    noise = Noise(places, np.array([0.3, -0.2, 0.6, 0.1]), np.full(4, 0.1), 0.4, 0.3, 0.2)
+    tails = TailsOfPlaces(places, Tails(5.0, 0.8, 2.0), Tails(4.0, 0.9, 2.0))
+    return PosteriorWithHabits(weft.condition(twin.model, twin.data), (shift, level, noise, tails))
+
+
+def counting(calls, function):
+    def counted(*args):
+        calls.append(args)
+        return function(*args)
+
+    return counted
+
+
+def test_several_groups_of_rows_are_predicted_by_one_question_to_the_field(with_all, asked, monkeypatch):
+    groups = [
+        Asked(TIMES, asked, RowExtras()),
+        # Seen places alone may be meant in fewer ways.
+        Asked(TIMES[:2], asked[:2], RowExtras(noise_variance=np.array([0.3, 0.1]))),
+        Asked(TIMES[::-1], asked[::-1], RowExtras()),
+    ]
+    alone = [with_all.prediction(*group) for group in groups]
+    assert [type(each.emission).__name__ for each in alone] == ["MixedEmission", "HeavyTailed", "MixedEmission"]
+    questions = []
+    monkeypatch.setattr(SinglePosterior, "marginals", counting(questions, SinglePosterior.marginals))
+    together = with_all.predictions(groups)
+    assert len(questions) == 1
+    for found, expected in zip(together, alone, strict=True):
+        assert type(found.emission) is type(expected.emission)
+        for name in ("latent_mean", "latent_variance", "mean", "sd"):
+            assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-12)
+        assert_allclose(found.quantile((0.1, 0.8)), expected.quantile((0.1, 0.8)), rtol=1e-12)
+
+
+def test_places_asked_about_are_told_apart_once_for_all_habits(with_all, asked, monkeypatch):
+    """On a map of many frames that is the longer part of what habits take."""
+    rows = np.repeat(asked, 50, axis=0)
+    sizes = []
+
+    def distinct_places(places):
+        sizes.append(len(places))
+        return distinct(places)
+
+    distinct = base.distinct_places
+    monkeypatch.setattr(base, "distinct_places", distinct_places)
+    with_all.prediction(np.repeat(TIMES, 50), rows, RowExtras())
+    assert [size for size in sizes if size >= len(rows)] == [len(rows)]
 
 
 def test_the_rest_is_the_fields(posterior, field, asked, level):

@@ -15,8 +15,10 @@ from weft.kernels.closed_forms import (
     EachWithOthers,
     closed_features,
     closed_form,
+    covariance_at,
     has_closed_features,
     has_closed_form,
+    variances_at,
 )
 from weft.kernels.closed_forms_in_time import ChainMatrices, closed_chain, has_closed_chain
 from weft.kernels.stationary import Periodic
@@ -91,6 +93,29 @@ def in_jax(function, kernel, slopes):
 
 def is_weft_kernel_of(kernel):
     return f"{type(kernel).__name__}{'' if not hasattr(kernel, 'first') else '-of-two'}"
+
+
+@pytest.mark.parametrize("kernel", [*KERNELS, weft.Columns(weft.Wiener(0.3), (0,))], ids=is_weft_kernel_of)
+def test_numbers_of_any_kernel_are_those_of_jax(kernel):
+    first, second = np.abs(points()[0]), np.abs(points(seed=1)[0, :4])
+    assert_allclose(covariance_at(kernel, first, second), kernel.covariance(first, second), rtol=1e-13, atol=1e-15)
+    assert_allclose(variances_at(kernel, first), kernel.variances(first), rtol=1e-13)
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=is_weft_kernel_of)
+def test_numbers_of_built_in_kernels_wait_for_no_compiler(kernel, monkeypatch):
+    """In a new process JAX compiles every operation of a kernel before it has a number."""
+    for method in ("covariance", "variances"):
+        monkeypatch.setattr(type(kernel), method, None)
+    assert covariance_at(kernel, points()[0], points()[0]).shape == (7, 7)
+    assert variances_at(kernel, points()[0]).shape == (7,)
+
+
+def test_strengths_are_the_same_traced():
+    (kernel,) = [each for each in KERNELS if isinstance(each, weft.Uneven)]
+    first = points()[0]
+    assert isinstance(kernel.strengths(first), np.ndarray)
+    assert_allclose(kernel.strengths(first), jax.jit(kernel.strengths)(first), rtol=1e-14)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=is_weft_kernel_of)

@@ -12,7 +12,9 @@ from numpy.testing import assert_allclose
 from scipy import stats
 
 from weft.data.observations import Observations
+from weft.inference.single import SinglePosterior
 from weft.report.availability import shares_by_place
+from weft.report.build import gather
 from weft.report.canvas_map import chance_above, nice_threshold
 from weft.report.packing import Packed, unpack
 from weft.report.provenance import hash_of_rows
@@ -108,6 +110,37 @@ def test_held_out_scores_are_the_models(written: Written) -> None:
     assert check.lines[0].scores[:2] == (f"{scores['mean_crps']:.3f}", f"{scores['rmse']:.3f}")
 
 
+def test_one_pass_answers_for_all_that_is_shown_of_the_model(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Map, series, residuals and rows held out: on a long series, or one of many regions, each pass takes as long as all else."""
+    asked: list[str] = []
+
+    def counted(question: str) -> None:
+        answer = getattr(SinglePosterior, question)
+
+        def counting(self: SinglePosterior, *rows: np.ndarray) -> object:
+            asked.append(question)
+            return answer(self, *rows)
+
+        monkeypatch.setattr(SinglePosterior, question, counting)
+
+    counted("marginals")
+    counted("components")
+    gp, rest = written.gp, {"held_out": written.held_out, "threshold": 13.0, "seed": 1, "size": SIZE}
+    content = gather(gp, written.table, checks=(), **rest)
+    assert content.series == written.content.series
+    assert content.map == written.content.map
+    assert asked == ["marginals", "components"]
+    # What has been scored is not predicted again, and is shown as it would have been.
+    scored = gp.score_rows(written.held_out)
+    asked.clear()
+    again = gather(gp, written.table, checks=(), evaluated={"held_out": scored}, **rest)
+    assert asked == ["marginals", "components"]
+    assert again.checks == content.checks
+    assert again.series == content.series
+    with pytest.raises(ValueError, match="give that table as held_out"):
+        gather(gp, written.table, checks=(), evaluated={"held_out": scored}, size=SIZE)
+
+
 def test_hidden_rows_are_predicted_from_the_others_alone(written: Written) -> None:
     gp, translation = written.gp, written.gp.fitted_.translation
     rows = rows_of_table(gp, written.table)
@@ -171,7 +204,7 @@ def test_residual_curves_equal_loops_over_pairs(written: Written) -> None:
     rows = last_rows(rows_of_table(gp, written.table), 10_000)
     table = written.table[written.table[TARGET].notna()]
     answer = gp.predict(table.drop(columns=TARGET))
-    residuals = residuals_of(gp.fitted_, rows)
+    residuals = residuals_of(rows, gp.fitted_.prediction(rows.measured))
     assert_allclose(residuals, (table[TARGET] - answer["mean"]) / answer["sd"], rtol=1e-9)
     centred = residuals - residuals.mean()
     day, name = table["day"].to_numpy(), table["name"].to_numpy()

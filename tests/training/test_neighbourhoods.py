@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import multivariate_normal
 
 import weft
+from weft.inference.habits.base import AskedPlaces
 from weft.inference.single import condition
 from weft.inference.with_habits import field_model, with_habits
 from weft.scores import crps_gaussian
@@ -83,7 +84,7 @@ def test_predictions_are_nearly_those_of_the_process_itself(two_halves, learned_
     by_truth = made.crps(made.covariance, made.noise)
     by_shared = made.crps(np.asarray(learned_at.kernel(made.times, made.places)), np.full(ROWS + ASKED, 0.06))
     own = np.asarray(found.strengthened(learned_at).kernel(made.times, made.places))
-    by_own = made.crps(own, habit.base + habit.noise_variance(made.times, made.places))
+    by_own = made.crps(own, habit.base + habit.noise_variance(made.times, AskedPlaces(made.places)))
     assert by_shared > 1.05 * by_truth
     assert by_own < 1.025 * by_truth
 

@@ -2,7 +2,8 @@
 """What an estimator has learned and seen: a value that answers about rows of tables and is replaced, never changed."""
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -16,7 +17,7 @@ from weft.estimator.evaluation import Sheet, make_sheet, rows_frame, score_besid
 from weft.estimator.summary import describe_components, describe_noise, summary_text
 from weft.estimator.translation import Translation
 from weft.inference.merge import concatenate_observations
-from weft.inference.posterior import Posterior
+from weft.inference.posterior import Asked, Posterior
 from weft.inference.prediction import IDENTITY, Marginals, Prediction
 from weft.likelihoods import RowExtras
 from weft.model import Model
@@ -50,22 +51,36 @@ class Fitted:
     @property
     def times(self) -> Float[np.ndarray, " time"]:
         """The times seen, as rows are dated; the posterior's own are those that shifts of places make of them."""
+        return self._times_and_places[0]
+
+    @functools.cached_property
+    def _times_and_places(self) -> tuple[Float[np.ndarray, " time"], Float[np.ndarray, "place dim"]]:
+        """See `times` and `seen_places`; found once, since rows are then made as they were before habits were taken off."""
         batches = self.posterior.batches
-        return np.unique(np.concatenate([batch.times for batch in batches])) if batches else self.posterior.times
+        own = self._of_target(batches, np.equal)
+        held = [np.asarray(batch.places) for batch in own] if own else [np.asarray(self.posterior.basis_places)]
+        places = np.concatenate(held)
+        return (
+            np.unique(np.concatenate([batch.times for batch in batches])) if batches else self.posterior.times,
+            places[np.sort(distinct_rows(list(places.T))[0])],
+        )
 
     @property
     def batches(self) -> tuple[Observations, ...]:
         """The rows kept; of several targets, those of this one."""
-        return self.posterior.batches if self.translation.output is None else self._rows_where(np.equal)
+        return self._of_target(self.posterior.batches, np.equal)
 
     def _of_others(self) -> tuple[Observations, ...]:
         """The rows kept of the other targets, where there are several."""
-        return () if self.translation.output is None else self._rows_where(np.not_equal)
+        return () if self.translation.output is None else self._of_target(self.posterior.batches, np.not_equal)
 
-    def _rows_where(self, compare: Callable[..., Any]) -> tuple[Observations, ...]:
+    def _of_target(self, batches: tuple[Observations, ...], compare: Callable[..., Any]) -> tuple[Observations, ...]:
+        """Of several targets, the rows whose target compares so with this one."""
+        if self.translation.output is None:
+            return batches
         found = [
             (batch, np.flatnonzero(compare(np.asarray(batch.row_places)[:, -1], self.translation.output)))
-            for batch in self.posterior.batches
+            for batch in batches
         ]
         return tuple(take_rows(batch, rows) for batch, rows in found if len(rows))
 
@@ -113,8 +128,15 @@ class Fitted:
 
     def prediction(self, rows: Measurements) -> Prediction:
         """Of the target at these rows, in its own units."""
+        return self.predictions([rows])[0]
+
+    def predictions(self, groups: Sequence[Measurements]) -> list[Prediction]:
+        """The same of several groups of rows, by one pass over the series for all of them."""
         translation = self.translation
-        return self.prediction_at(translation.times(rows), translation.places(rows), translation.row_extras(rows))
+        asked = [
+            Asked(translation.times(rows), translation.places(rows), translation.row_extras(rows)) for rows in groups
+        ]
+        return self.posterior.predictions(asked, translation.target)
 
     def prediction_at(
         self, times: Float[np.ndarray, " row"], places: Float[np.ndarray, "row dim"], extras: RowExtras
@@ -124,10 +146,7 @@ class Fitted:
 
     def seen_places(self) -> Float[np.ndarray, "place dim"]:
         """The distinct places of the rows kept, covariates included; of a model without rows, those its basis stands on."""
-        batches = self.batches
-        held = [np.asarray(batch.places) for batch in batches] if batches else [np.asarray(self.posterior.basis_places)]
-        places = np.concatenate(held)
-        return places[np.sort(distinct_rows(list(places.T))[0])]
+        return self._times_and_places[1]
 
     def draws(self, rows: Measurements, num: int, seed: int, of: str) -> Float[np.ndarray, "draw row"]:
         """Joint draws over these rows, in the target's own units."""
@@ -183,6 +202,14 @@ class Fitted:
             slope, sd = float(part.mean[line]) * unit, float(np.sqrt(max(part.variance[line], 0.0))) * unit
             found.append({"covariate": name, "level": level, "slope": slope, "sd": sd})
         return found
+
+    @functools.cached_property
+    def components_of_places(self) -> tuple[Float[np.ndarray, "place dim"], tuple[Marginals, ...]]:
+        """The places the model stands on, and each component there at the last time: a pass over the series, made once."""
+        posterior, num_space = self.posterior, self.translation.num_space
+        places = np.asarray(posterior.basis_places)[:, :num_space]
+        padded = np.pad(places, ((0, 0), (0, self.translation.num_columns - num_space)))
+        return places, posterior.components(np.full(len(places), posterior.times[-1]), padded)
 
     @property
     def effect_names(self) -> tuple[str, ...]:

@@ -69,12 +69,10 @@ def _own_of_places(fitted: Fitted) -> list[OwnOfPlaces]:
     found = [own for own in fitted.posterior.habits() if own.name != "tails"]
     if PLACES not in fitted.names:
         return found
-    places = np.asarray(fitted.posterior.basis_places)[:, : fitted.translation.num_space]
-    padded = np.pad(places, ((0, 0), (0, fitted.translation.num_columns - places.shape[1])))
-    times = np.full(len(places), fitted.posterior.times[-1])
-    mean, variance = fitted.posterior.components(times, padded)[fitted.names.index(PLACES)]
-    sd = np.sqrt(np.maximum(variance, 0.0))
     number = fitted.names.index(PLACES)
+    places, of_components = fitted.components_of_places
+    mean, variance = of_components[number]
+    sd = np.sqrt(np.maximum(variance, 0.0))
     spread = float(np.sqrt(fitted.model.kernel.components[number].variance))
     words = "a level of its own at each place"
     level = OwnOfPlaces("level", PLACES, words, spread, places, mean, sd, np.abs(mean) > _CLEAR * sd)

@@ -12,6 +12,7 @@ from weft.data.clock import UNIT_SECONDS
 from weft.data.scaling import Scaling
 from weft.estimator.translation import Translation
 from weft.kernels import Alike, Averages, Columns, Cosine, Kernel, Periodic, Product, Separable, Uneven
+from weft.kernels.closed_forms import variances_at
 from weft.likelihoods import Gaussian
 from weft.model import Model
 from weft.training.fitting import FitResult
@@ -145,8 +146,8 @@ def short_number(value: float) -> str:
 
 
 def _mean_variance(component: Separable, places: Float[AnyArray, "place dim"]) -> float:
-    in_time = float(np.asarray(component.time.variances(np.zeros((1, 1))))[0])
-    return float(component.variance) * in_time * float(np.mean(np.asarray(component.space.variances(places))))
+    in_time = float(variances_at(component.time, np.zeros((1, 1)))[0])
+    return float(component.variance) * in_time * float(np.mean(variances_at(component.space, np.asarray(places))))
 
 
 def _over_space(component: Separable, translation: Translation) -> Kernel:

@@ -3,6 +3,7 @@
 
 import abc
 import pathlib
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,14 @@ from weft.likelihoods.base import check_extras
 from weft.model import Model
 
 KIND = "posterior"
+
+
+class Asked(NamedTuple):
+    """Rows to predict an observation at: times, places, and what the rows bring."""
+
+    times: ArrayLike
+    places: ArrayLike
+    extra: RowExtras
 
 
 class OneStepAhead(NamedTuple):
@@ -98,6 +107,10 @@ class Posterior(abc.ABC):
     def fitted_values(self) -> Float[np.ndarray, " row"]:
         """Mean of f at the rows seen, in the order they are held: sorted by time."""
 
+    def fitted_marginals(self, rows: Observations) -> Marginals:
+        """Mean and variance of f at `rows`, which are those seen."""
+        return self.marginals(rows.row_times, rows.row_places)
+
     @abc.abstractmethod
     def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
         """Joint covariance of f over rows, across places and times."""
@@ -175,7 +188,14 @@ class Posterior(abc.ABC):
         self, times: ArrayLike, places: ArrayLike, extra: RowExtras, target: TargetScaling = IDENTITY
     ) -> Prediction:
         """What would be observed at rows that bring `extra`, in the units of a target."""
-        return Prediction(self.marginals(times, places), self.emission(times, places, extra), target)
+        return self.predictions([Asked(times, places, extra)], target)[0]
+
+    def predictions(self, asked: Sequence[Asked], target: TargetScaling = IDENTITY) -> list[Prediction]:
+        """`prediction` of several groups of rows: f is asked for once, since a pass over the series answers for all."""
+        latent = marginals_of_groups(self.marginals, [(each.times, each.places) for each in asked])
+        return [
+            Prediction(of_group, self.emission(*each), target) for of_group, each in zip(latent, asked, strict=True)
+        ]
 
     def save(self, path: str | pathlib.Path, *, rows: bool = False) -> None:
         """Write everything answering needs to one file, whole or not at all; `weft.load` reads it.
@@ -187,3 +207,14 @@ class Posterior(abc.ABC):
         from weft.inference.storage import read_posterior
 
         write_archive(path, KIND, self.to_plain(arrays, with_rows=rows), arrays, read=read_posterior)
+
+
+def marginals_of_groups(
+    answer: Callable[[ArrayLike, ArrayLike], Marginals], groups: Sequence[tuple[ArrayLike, ArrayLike]]
+) -> list[Marginals]:
+    """What `answer` says of the times and places of each group, asked about all of them at once."""
+    if len(groups) == 1:
+        return [answer(*groups[0])]
+    ends = np.cumsum([len(np.asarray(times)) for times, _ in groups])[:-1]
+    mean, variance = answer(*(np.concatenate(each) for each in zip(*groups, strict=True)))
+    return [Marginals(*each) for each in zip(np.split(mean, ends), np.split(variance, ends), strict=True)]

@@ -142,7 +142,7 @@ class SinglePosterior(Posterior):
 
     def __getstate__(self) -> dict[str, Any]:
         """Arrays as NumPy's: one of JAX's, sent to where double precision is off, would arrive in single."""
-        derived = ("_reductions", "_engine")
+        derived = ("_reductions", "_engine", "_at_rows")
         kept = {name: value for name, value in vars(self).items() if name not in derived}
         return jax.tree.map(lambda leaf: np.asarray(leaf) if isinstance(leaf, jax.Array) else leaf, kept)
 
@@ -171,9 +171,19 @@ class SinglePosterior(Posterior):
         return self._totals(times, places, filtered=False)
 
     def fitted_values(self) -> Float[np.ndarray, " row"]:
+        return self._at_rows.mean
+
+    def fitted_marginals(self, rows: Observations) -> Marginals:
+        return self._at_rows
+
+    @functools.cached_property
+    def _at_rows(self) -> Marginals:
+        """At the rows seen, in the order they are held: a pass over the series, for which one habit after another asks."""
         chain = chain_at(self.model, self._num_pseudo, self.times)
         asked = Queries(self.rows.layout, self.rows.place, self.weights, by_component=False)
-        return np.asarray(self._engine.moments(chain, self.weights, self.rows, asked).mean).sum(axis=1)
+        moments = self._engine.moments(chain, self.weights, self.rows, asked)
+        variance = np.asarray(moments.total_variance) + self.given.unexplained
+        return Marginals(np.asarray(moments.mean).sum(axis=1), variance)
 
     def filtered(self, times: ArrayLike, places: ArrayLike) -> Marginals:
         return self._totals(times, places, filtered=True)

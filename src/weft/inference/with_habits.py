@@ -5,8 +5,9 @@ Habits are found by turns with the field, and taken as independent of it once fo
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any, ClassVar, final
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float
@@ -18,11 +19,11 @@ from weft.data.places import distinct_places
 from weft.data.scaling import TargetScaling
 from weft.data.schema import check_arrays
 from weft.inference.habits import FINDERS, HABITS, Habit
-from weft.inference.habits.base import Places, Times, Version
+from weft.inference.habits.base import AskedPlaces, Places, Times, Version
 from weft.inference.merge import concatenate_observations
 from weft.inference.mixed import MixedEmission, Way, mixed_marginals
 from weft.inference.plain import from_plain, to_plain
-from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
+from weft.inference.posterior import Asked, OneStepAhead, OwnOfPlaces, Posterior, marginals_of_groups
 from weft.inference.prediction import IDENTITY, Emission, Marginals, Prediction
 from weft.inference.queries import checked_rows, checked_sums
 from weft.likelihoods import RowExtras
@@ -115,8 +116,9 @@ class PosteriorWithHabits(Posterior):
         return self._over_versions(self._field.filtered, times, places)
 
     def components(self, times: ArrayLike, places: ArrayLike) -> tuple[Marginals, ...]:
-        times, places, asked = self._asked(times, places)
-        return (*self._field.components(asked, places), *(habit.effect(times, places) for habit in self._adding))
+        asked = self._meant(times, places)
+        of_field = self._field.components(_likeliest(asked.versions), asked.places.by_row)
+        return (*of_field, *self._effects(asked))
 
     def fitted_values(self) -> Float[np.ndarray, " row"]:
         # Not by the field's: a habit may change when a row is held to be, and so the order of rows.
@@ -124,37 +126,39 @@ class PosteriorWithHabits(Posterior):
         return self.marginals(rows.row_times, rows.row_places).mean
 
     def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
-        times, places, asked = self._asked(times, places)
-        return self._field.covariance(asked, places) + self._on_sums(times, places, np.eye(len(times)))[1]
+        asked = self._meant(times, places)
+        of_field = self._field.covariance(_likeliest(asked.versions), asked.places.by_row)
+        return of_field + self._on_sums(asked, np.eye(len(asked.times)))[1]
 
     def aggregate(self, times: ArrayLike, places: ArrayLike, weights: ArrayLike) -> Marginals:
-        times, places, asked = self._asked(times, places)
-        weights = checked_sums(weights, len(times))
-        mean, variance = self._field.aggregate(asked, places, weights)
-        more, covariance = self._on_sums(times, places, np.atleast_2d(weights).T)
+        asked = self._meant(times, places)
+        weights = checked_sums(weights, len(asked.times))
+        mean, variance = self._field.aggregate(_likeliest(asked.versions), asked.places.by_row, weights)
+        more, covariance = self._on_sums(asked, np.atleast_2d(weights).T)
         shape = weights.shape[:-1]
         return Marginals(mean + more.reshape(shape), variance + np.diagonal(covariance).reshape(shape))
 
     def is_exact_over(self, times: ArrayLike, places: ArrayLike) -> bool:
-        _, places, asked = self._asked(times, places)
-        return self._field.is_exact_over(asked, places)
+        asked = self._meant(times, places)
+        return self._field.is_exact_over(_likeliest(asked.versions), asked.places.by_row)
 
     def sample(
         self, times: ArrayLike, places: ArrayLike, *, num: int = 1, seed: int = 0
     ) -> Float[np.ndarray, "draw query"]:
         """One version a place and draw."""
-        times, places = checked_rows(times, places, self.num_columns)
-        versions = self._versions(times, places)
+        asked = self._meant(times, places)
+        versions, rows = asked.versions, asked.places.by_row
         draws = self._field.sample(
             np.concatenate([version.times for version in versions]),
-            np.tile(places, (len(versions), 1)),
+            np.tile(rows, (len(versions), 1)),
             num=num,
             seed=seed,
-        ).reshape(num, len(versions), len(times))
+        ).reshape(num, len(versions), len(rows))
         # Streams of their own, beside the field's [seed] and the noise's [seed, 1].
-        draws = _one_version(draws, versions, places, np.random.default_rng([seed, 2]))
+        draws = _one_version(draws, versions, rows, np.random.default_rng([seed, 2]))
         for number, habit in enumerate(self._adding, start=3):
-            draws = draws + habit.effect_draws(times, places, num, np.random.default_rng([seed, number]))
+            generator = np.random.default_rng([seed, number])
+            draws = draws + habit.effect_draws(asked.times, asked.places, num, generator)
         return draws
 
     def one_step_ahead(self) -> OneStepAhead:
@@ -162,34 +166,42 @@ class PosteriorWithHabits(Posterior):
         return self._field.one_step_ahead()
 
     def emission(self, times: ArrayLike, places: ArrayLike, extra: RowExtras) -> Emission:
-        times, places, asked = self._asked(times, places)
+        return self._emission(self._meant(times, places), extra)
+
+    def _emission(self, asked: "_Meant", extra: RowExtras) -> Emission:
+        times, places, versions = asked
         own = [habit.noise_variance(times, places) for habit in self._habits]
         found = [variance for variance in own if variance is not None]
         if found:
             given = np.zeros(len(times)) if extra.noise_variance is None else np.asarray(extra.noise_variance)
             extra = dataclasses.replace(extra, noise_variance=np.sum([given, *found], axis=0))
-        emission = self._field.emission(asked, places, extra)
+        emission = self._field.emission(_likeliest(versions), places.by_row, extra)
         for habit in self._habits:
             emission = habit.emitted(emission, times, places)
         return emission
 
-    def prediction(
-        self, times: ArrayLike, places: ArrayLike, extra: RowExtras, target: TargetScaling = IDENTITY
-    ) -> Prediction:
-        times, places = checked_rows(times, places, self.num_columns)
-        ways = self._ways(self._field.marginals, times, places)
-        emission = self.emission(times, places, extra)
-        if len(ways) == 1:
-            return Prediction(ways[0].latent, emission, target)
-        return Prediction(mixed_marginals(ways), MixedEmission(emission, ways), target)
+    def predictions(self, asked: Sequence[Asked], target: TargetScaling = IDENTITY) -> list[Prediction]:
+        groups = [self._meant(each.times, each.places) for each in asked]
+        found = []
+        for each, group, ways in zip(asked, groups, self._ways(self._field.marginals, groups), strict=True):
+            emission = self._emission(group, each.extra)
+            if len(ways) == 1:
+                found.append(Prediction(ways[0].latent, emission, target))
+            else:
+                found.append(Prediction(mixed_marginals(ways), MixedEmission(emission, ways), target))
+        return found
 
     def update(self, more: Observations) -> "PosteriorWithHabits":
         """Habits stay as they are."""
         return PosteriorWithHabits(self._field.update(tell(self._habits, more)), self._habits)
 
     def given_only(self, data: Observations) -> Posterior:
-        """One turn of two: a field that knows the former habits, the habits it leaves, and the field once more."""
-        field = self._field.given_only(tell(self._habits, data))
+        """One turn of two: a field that knows the former habits, where one asks for it, the habits it leaves, and the field once more."""
+
+        @functools.cache
+        def field() -> Posterior:
+            return self._field.given_only(tell(self._habits, data))
+
         habits = tuple(
             habit.again(field, tell((other for other in self._habits if other is not habit), data))
             for habit in self._habits
@@ -230,14 +242,12 @@ class PosteriorWithHabits(Posterior):
             data = habit.untold(data)
         return data
 
-    def _asked(self, times: ArrayLike, places: ArrayLike) -> tuple[Times, Places, Times]:
-        """Times and places asked about, and the times at which the field is asked: of several versions, in the likeliest."""
-        times, places = checked_rows(times, places, self.num_columns)
-        versions = self._versions(times, places)
-        likeliest = np.argmax([version.probability for version in versions], axis=0)
-        return times, places, np.stack([version.times for version in versions])[likeliest, np.arange(len(times))]
+    def _meant(self, times: ArrayLike, places: ArrayLike) -> "_Meant":
+        times, rows = checked_rows(times, places, self.num_columns)
+        at = AskedPlaces(rows)
+        return _Meant(times, at, self._versions(times, at))
 
-    def _versions(self, times: Times, places: Places) -> tuple[Version, ...]:
+    def _versions(self, times: Times, places: AskedPlaces) -> tuple[Version, ...]:
         found: tuple[Version, ...] = (Version(np.ones(len(times)), times),)
         for habit in self._habits:
             found = tuple(
@@ -249,46 +259,72 @@ class PosteriorWithHabits(Posterior):
         return tuple(version for version in found if np.any(version.probability > 0)) or found[:1]
 
     def _over_versions(
-        self, answer: Callable[[Times, Places], Marginals], times: ArrayLike, places: ArrayLike
+        self, answer: Callable[[ArrayLike, ArrayLike], Marginals], times: ArrayLike, places: ArrayLike
     ) -> Marginals:
-        times, places = checked_rows(times, places, self.num_columns)
-        return mixed_marginals(self._ways(answer, times, places))
+        (ways,) = self._ways(answer, [self._meant(times, places)])
+        return mixed_marginals(ways)
 
-    def _ways(self, answer: Callable[[Times, Places], Marginals], times: Times, places: Places) -> tuple[Way, ...]:
-        """F at the rows in each of the ways they may be meant, with what is a place's own; the field is asked once for all."""
-        versions = self._versions(times, places)
-        rows = [np.flatnonzero(version.probability > 0) for version in versions]
-        asked = np.concatenate([version.times[some] for version, some in zip(versions, rows, strict=True)])
-        mean, variance = answer(asked, np.concatenate([places[some] for some in rows]))
-        ends = np.cumsum([len(some) for some in rows])[:-1]
-        ways = []
-        for version, some, each, spread in zip(
-            versions, rows, np.split(mean, ends), np.split(variance, ends), strict=True
-        ):
-            latent = np.zeros((2, len(times)))
-            latent[:, some] = each, spread
-            ways.append(Way(version.probability, self._with_effects(Marginals(*latent), times, places)))
-        return tuple(ways)
+    def _ways(
+        self, answer: Callable[[ArrayLike, ArrayLike], Marginals], groups: Sequence["_Meant"]
+    ) -> list[tuple[Way, ...]]:
+        """F at the rows of each group in each of the ways they may be meant, with what is a place's own.
+
+        The field is asked once for all.
+        """
+        several = [(group, version) for group in groups for version in group.versions]
+        rows = [np.flatnonzero(version.probability > 0) for _, version in several]
+        asked = [
+            (version.times[some], group.places.by_row[some])
+            for (group, version), some in zip(several, rows, strict=True)
+        ]
+        answers = zip(rows, marginals_of_groups(answer, asked), strict=True)
+        found = []
+        for group in groups:
+            ways, effects = [], self._effects(group)
+            for version in group.versions:
+                some, of_field = next(answers)
+                latent = np.zeros((2, len(group.times)))
+                latent[:, some] = of_field
+                ways.append(Way(version.probability, _with_effects(Marginals(*latent), effects)))
+            found.append(tuple(ways))
+        return found
 
     @property
     def _adding(self) -> tuple[Habit, ...]:
         return tuple(habit for habit in self._habits if habit.adds_to_f)
 
-    def _with_effects(self, field: Marginals, times: Times, places: Places) -> Marginals:
-        mean, variance = field
-        for habit in self._adding:
-            more = habit.effect(times, places)
-            mean, variance = mean + more.mean, variance + more.variance
-        return Marginals(mean, variance)
+    def _effects(self, asked: "_Meant") -> tuple[Marginals, ...]:
+        return tuple(habit.effect(asked.times, asked.places) for habit in self._adding)
 
     def _on_sums(
-        self, times: Times, places: Places, sums: Float[np.ndarray, "query sum"]
+        self, asked: "_Meant", sums: Float[np.ndarray, "query sum"]
     ) -> tuple[Float[np.ndarray, " sum"], Float[np.ndarray, "sum sum"]]:
         mean, covariance = np.zeros(sums.shape[1]), np.zeros((sums.shape[1], sums.shape[1]))
         for habit in self._adding:
-            more = habit.effect_on_sums(times, places, sums)
+            more = habit.effect_on_sums(asked.times, asked.places, sums)
             mean, covariance = mean + more[0], covariance + more[1]
         return mean, covariance
+
+
+class _Meant(NamedTuple):
+    """Rows asked about, and the versions in which they may be meant."""
+
+    times: Times
+    places: AskedPlaces
+    versions: tuple[Version, ...]
+
+
+def _with_effects(field: Marginals, effects: Iterable[Marginals]) -> Marginals:
+    mean, variance = field
+    for more in effects:
+        mean, variance = mean + more.mean, variance + more.variance
+    return Marginals(mean, variance)
+
+
+def _likeliest(versions: tuple[Version, ...]) -> Times:
+    """Of each row the times of its likeliest version."""
+    likeliest = np.argmax([version.probability for version in versions], axis=0)
+    return np.stack([version.times for version in versions])[likeliest, np.arange(len(likeliest))]
 
 
 def _one_version(

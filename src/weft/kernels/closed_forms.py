@@ -43,8 +43,10 @@ __all__ = [
     "Pairs",
     "closed_features",
     "closed_form",
+    "covariance_at",
     "has_closed_features",
     "has_closed_form",
+    "variances_at",
 ]
 
 # The slopes of a kernel: an object with the kernel's own attributes, each parameter's with the number of the block in front.
@@ -204,6 +206,23 @@ def has_closed_form(kernel: Kernel) -> bool:
 def closed_form(kernel: Kernel, pairs: Pairs) -> ClosedForm:
     """The covariance of the pairs."""
     return _FORMS[type(kernel)](kernel, pairs)
+
+
+def covariance_at(
+    kernel: Kernel, xs: Float[np.ndarray, "x dim"], ys: Float[np.ndarray, "y dim"]
+) -> Float[np.ndarray, "x y"]:
+    """The covariance of any kernel as numbers, by its closed form where there is one: JAX would compile each operation for them."""
+    if not has_closed_form(kernel):
+        return np.asarray(kernel.covariance(xs, ys))
+    value = closed_form(kernel, EachWithOthers(xs[None], ys[None])).value[0]
+    return np.broadcast_to(value, (len(xs), len(ys)))
+
+
+def variances_at(kernel: Kernel, xs: Float[np.ndarray, "x dim"]) -> Float[np.ndarray, " x"]:
+    """The same for the variance at each input."""
+    if not has_closed_form(kernel):
+        return np.asarray(kernel.variances(xs))
+    return closed_form(kernel, EachAlone(xs[None], xs[None])).value[0]
 
 
 def has_closed_features(kernel: Kernel) -> bool:
@@ -436,7 +455,7 @@ def _columns(kernel: Columns, pairs: Pairs) -> ClosedForm:
 def _uneven(kernel: Uneven, pairs: Pairs) -> ClosedForm:
     inner = closed_form(kernel.kernel, pairs)
     logarithms = np.asarray(kernel.logarithms)
-    nearness = [_nearness(kernel, points) for points in (pairs.first, pairs.second)]
+    nearness = [kernel.nearness(points) for points in (pairs.first, pairs.second)]
     strengths = [np.exp(near @ logarithms) for near in nearness]
     both = pairs.at_first(strengths[0]) * pairs.at_second(strengths[1])
     value = both * inner.value
@@ -451,14 +470,6 @@ def _uneven(kernel: Uneven, pairs: Pairs) -> ClosedForm:
         )
 
     return ClosedForm(value, pull_back)
-
-
-def _nearness(kernel: Uneven, points: Float[np.ndarray, "block x dim"]) -> Float[np.ndarray, "block x centre"]:
-    """See `Uneven.strengths`."""
-    apart = (points[:, :, None, :] - np.asarray(kernel.centres)) / np.asarray(kernel.width)
-    exponents = -np.sum(apart**2, axis=3) / 2
-    weights = np.exp(exponents - exponents.max(axis=2, keepdims=True))
-    return weights / weights.sum(axis=2, keepdims=True)
 
 
 _FORMS: dict[type, Callable[[Any, Pairs], ClosedForm]] = {

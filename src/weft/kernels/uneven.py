@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from weft.arrays import AnyArray, Given
+from weft.arrays import AnyArray, Given, is_concrete
 from weft.domains import as_float64, fixed, real
 from weft.kernels.base import Around, Kernel
 
@@ -38,11 +38,20 @@ class Uneven(Around):
             )
         self.width = as_float64(np.broadcast_to(np.asarray(width, dtype=np.float64), self.centres.shape[1:]))
 
-    def strengths(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
-        """a(x)."""
+    def strengths(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, " x"]:
+        """a(x); in NumPy where all of it is numbers, which waits for no compiler."""
+        if all(map(is_concrete, (xs, self.logarithms, self.centres, self.width))):
+            return np.exp(self.nearness(np.asarray(xs)[None])[0] @ np.asarray(self.logarithms))
         apart = (jnp.asarray(xs)[:, None, :] - self.centres[None, :, :]) / self.width[None, None, :]
         nearness = jax.nn.softmax(-jnp.sum(apart**2, axis=2) / 2, axis=1)
         return jnp.exp(nearness @ self.logarithms)
+
+    def nearness(self, xs: Float[np.ndarray, "block x dim"]) -> Float[np.ndarray, "block x centre"]:
+        """How much of each of the logarithms is in log a(x), of inputs in several blocks."""
+        apart = (xs[:, :, None, :] - np.asarray(self.centres)) / np.asarray(self.width)
+        exponents = -np.sum(apart**2, axis=3) / 2
+        weights = np.exp(exponents - exponents.max(axis=2, keepdims=True))
+        return weights / weights.sum(axis=2, keepdims=True)
 
     def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
         return self.strengths(xs)[:, None] * self.kernel.covariance(xs, ys) * self.strengths(ys)[None, :]

@@ -16,10 +16,11 @@ from weft.estimator.habits import habits_in_words
 from weft.estimator.learning import names_of_habits, options_among
 from weft.estimator.precision import in_float64
 from weft.estimator.wide import unexplained_variance
+from weft.inference.prediction import Prediction
 from weft.likelihoods import Gaussian
 from weft.phases import Timings, spent_so_far, timing
 from weft.report.availability import build_card
-from weft.report.canvas_map import build_map, map_axes, nice_threshold
+from weft.report.canvas_map import build_map, map_axes, nice_threshold, plan_map
 from weft.report.components import component_figures, describe_parameters, describe_parts
 from weft.report.content import Check, Figure, MapContent, Remarks, ReportContent
 from weft.report.counting import counted
@@ -30,8 +31,8 @@ from weft.report.regions import region_figures, region_words
 from weft.report.residuals import autocorrelation, last_rows, residual_figures, residuals_of, variogram
 from weft.report.rows import SeenRows, kept_rows, rows_of_table, time_labels
 from weft.report.size import ReportSize
-from weft.report.stations import build_series, choose_stations
-from weft.report.validation import HiddenRows, describe_check, evaluated_rows, hide_rows, score_hidden
+from weft.report.stations import build_series, choose_stations, plan_series
+from weft.report.validation import HiddenRows, describe_check, evaluated_rows, hide_rows, score_hidden, scored_rows
 from weft.report.verdict import ANOTHER_LIKELIHOOD, LEARN_HABITS, MORE_ROWS, judge
 from weft.training.fitting import FitResult
 
@@ -44,6 +45,7 @@ __all__ = ["KINDS_OF_CHECK", "build_report", "check_threshold", "gather", "write
 
 _CHECKS = ("random", "station")
 KINDS_OF_CHECK = ("random", "station", "block")
+HELD_OUT = "held_out"
 
 
 @timing("report")
@@ -69,7 +71,8 @@ def build_report(
     `table` is what the model was fitted to; without it the rows are those the model kept, whose places have no names.
     `held_out` is a table the model has not seen. `checks` are ways to hide rows of the table ("random", "station",
     "block") and predict them by the same parameters; `evaluated` has by the same names what `cross_validate` with
-    output="rows" of that table found, which is then shown and not done again. `threshold` is that of the map of
+    output="rows" of that table found, and as "held_out" what `score_rows` of `held_out` did, which is then shown and not
+    done again. `threshold` is that of the map of
     probabilities (default: a round number near the upper tenth). `terrain` is a table with map coordinates and the
     other columns of space, such as elevation, for the map. `station` names the column with the stations' names.
     `command` is what made the model, `timings` what that took, the estimator's own unless given, and `size` limits what is shown.
@@ -129,23 +132,38 @@ def gather(
     gp.require_one_target()
     earlier, begun = gp.timings_ if timings is None else timings, spent_so_far()
     evaluated = evaluated or {}
-    unknown = [by for by in (*checks, *evaluated) if by not in KINDS_OF_CHECK]
+    unknown = [
+        by for by in (*checks, *evaluated) if by not in KINDS_OF_CHECK and not (by == HELD_OUT and by in evaluated)
+    ]
     if unknown:
         raise ValueError(f"checks are of 'random', 'station' and 'block'; one is {unknown[0]!r}")
+    if HELD_OUT in evaluated and held_out is None:
+        raise ValueError(f"evaluated[{HELD_OUT!r}] has scores of a table held out; give that table as held_out too")
     fitted = gp.fitted_
     rows = kept_rows(gp) if table is None else rows_of_table(gp, table, station)
-    hidden = _hidden(gp, rows, held_out, checks, evaluated, station, seed)
-    described = tuple(describe_check(each, fitted.target_sd, gp.units or "") for each in hidden)
+    test = None if held_out is None else _held_out_rows(gp, held_out, station)
     looked_at = last_rows(rows, size.residual_rows)
-    residuals = residuals_of(fitted, looked_at)
-    in_space, in_time = variogram(fitted, looked_at, residuals, seed), autocorrelation(fitted, looked_at, residuals)
     stations = choose_stations(rows, size.max_stations)
     axes = map_axes(gp, rows)
+    map_plan = None if axes is None else plan_map(gp, rows, axes, terrain=terrain, size=size)
+    series_plan = plan_series(gp, rows, stations, test, size)
+    # All that is shown of the model itself, asked for together: one pass over the series, or over its regions, answers for all.
+    asked = {"residuals": looked_at.measured, "series": series_plan.asked}
+    if map_plan is not None:
+        asked["map"] = map_plan.asked
+    if test is not None and HELD_OUT not in evaluated:
+        asked[HELD_OUT] = test.measured
+    with timing("predict"):
+        predicted = dict(zip(asked, fitted.predictions(list(asked.values())), strict=True))
+    hidden = _hidden(gp, rows, test, predicted.get(HELD_OUT), checks, evaluated, seed)
+    described = tuple(describe_check(each, fitted.target_sd, gp.units or "") for each in hidden)
+    residuals = residuals_of(looked_at, predicted["residuals"])
+    in_space, in_time = variogram(fitted, looked_at, residuals, seed), autocorrelation(fitted, looked_at, residuals)
     map_content: MapContent | None = None
-    if axes is not None:
+    if map_plan is not None:
         limit = nice_threshold(rows.values[rows.present]) if threshold is None else float(threshold)
-        map_content = build_map(gp, rows, axes, stations, threshold=limit, terrain=terrain, size=size)
-    series = build_series(gp, rows, stations, hidden, size)
+        map_content = build_map(gp, rows, stations, map_plan, predicted["map"], threshold=limit, size=size)
+    series = build_series(gp, rows, stations, hidden, series_plan, predicted["series"], size)
     return ReportContent(
         title=title or f"{gp.target} in space and time",
         subtitle=_subtitle(gp, rows),
@@ -221,23 +239,31 @@ def _unexplained_by_noise(fitted: Fitted) -> float:
     return unexplained_variance(fitted.model, batches[0]) / noise if noise > 0 else 0.0
 
 
+def _held_out_rows(gp: "SpaceTimeGP", held_out: Any, station: str | None) -> SeenRows:
+    test = rows_of_table(gp, held_out, station)
+    if not len(test.present):
+        raise ValueError(f"the table held out has no value of {gp.target!r}; give one that has, or leave it out")
+    return test
+
+
 def _hidden(
     gp: "SpaceTimeGP",
     rows: SeenRows,
-    held_out: Any,
+    test: SeenRows | None,
+    predicted: Prediction | None,
     checks: Sequence[str],
     evaluated: "Mapping[str, pd.DataFrame]",
-    station: str | None,
     seed: int,
 ) -> list[HiddenRows]:
-    """Checks in order of weight: rows never seen first."""
+    """Checks in order of weight: rows never seen first, which were `predicted` unless they had been scored before."""
     found = []
-    if held_out is not None:
-        test = rows_of_table(gp, held_out, station)
-        if not len(test.present):
-            raise ValueError(f"the table held out has no value of {gp.target!r}; give one that has, or leave it out")
-        found.append(score_hidden(gp.fitted_, rows, test, "held_out", seed))
-    found += [evaluated_rows(rows, by, scored) for by, scored in evaluated.items()]
+    if test is not None:
+        found.append(
+            scored_rows(test, evaluated[HELD_OUT])
+            if predicted is None
+            else score_hidden(gp.fitted_.translation, rows, test, predicted, HELD_OUT, seed)
+        )
+    found += [evaluated_rows(rows, by, scored) for by, scored in evaluated.items() if by != HELD_OUT]
     tried = [hide_rows(gp.fitted_, rows, by, seed) for by in checks if by not in evaluated]
     return [*found, *(each for each in tried if each is not None)]
 

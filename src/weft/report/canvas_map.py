@@ -3,14 +3,16 @@
 
 import base64
 import dataclasses
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
 from weft.data.tables import as_table, numbers
+from weft.estimator.columns import Measurements
 from weft.estimator.gridding import map_columns
+from weft.inference.prediction import Prediction
 from weft.report.coast import lines_in_box
 from weft.report.content import Layer, MapContent
 from weft.report.nearby import from_neighbours
@@ -21,7 +23,7 @@ from weft.report.size import ReportSize
 if TYPE_CHECKING:
     from weft.space_time_gp import SpaceTimeGP
 
-__all__ = ["MapAxes", "build_map", "map_axes", "nice_threshold"]
+__all__ = ["MapAxes", "MapPlan", "build_map", "map_axes", "nice_threshold", "plan_map"]
 
 # Levels at which quantiles are asked for, to find the chance to exceed a threshold between them: evenly spread over a
 # Gaussian's deviations, with six digits, because the name of a column has no more.
@@ -71,16 +73,21 @@ def map_axes(gp: "SpaceTimeGP", rows: SeenRows) -> MapAxes | None:
     return MapAxes(geography.first, geography.second, True, west - 360.0 * float(turns))
 
 
-def build_map(
-    gp: "SpaceTimeGP",
-    rows: SeenRows,
-    axes: MapAxes,
-    stations: Int[np.ndarray, " station"],
-    *,
-    threshold: float,
-    terrain: Any,
-    size: ReportSize,
-) -> MapContent:
+class MapPlan(NamedTuple):
+    """Frames of a map over a box of `width` by `height` cells, and what is to be predicted: every cell at each of them."""
+
+    axes: MapAxes
+    frames: Float[np.ndarray, " frame"]
+    num_times: int
+    box: tuple[float, float, float, float]
+    stretch: float
+    width: int
+    height: int
+    notes: list[str]
+    asked: Measurements
+
+
+def plan_map(gp: "SpaceTimeGP", rows: SeenRows, axes: MapAxes, *, terrain: Any, size: ReportSize) -> MapPlan:
     """Frames at times spread evenly over those that have values; `terrain` is a table of space's other columns."""
     seen = np.unique(rows.times[rows.present])
     frames = seen[np.unique(np.rint(np.linspace(0, len(seen) - 1, size.max_frames)).astype(np.int64))]
@@ -89,12 +96,27 @@ def build_map(
     width, height = _shape(box, stretch, min(size.map_points // len(frames), size.most_cells))
     points = _cells(box, width, height)
     columns, notes = _columns_at(gp, rows, axes, at, points, frames, terrain)
-    table = ask(gp, np.repeat(frames, len(points)), columns)
-    answer = gp.predict(table, quantiles=_LEVELS, of="field")
-    quantiles = np.stack([answer[f"q{level:g}"].to_numpy() for level in _LEVELS], axis=1)
+    asked = ask(gp, np.repeat(frames, len(points)), columns)
+    return MapPlan(axes, frames, len(seen), box, stretch, width, height, notes, asked)
+
+
+def build_map(
+    gp: "SpaceTimeGP",
+    rows: SeenRows,
+    stations: Int[np.ndarray, " station"],
+    plan: MapPlan,
+    prediction: Prediction,
+    *,
+    threshold: float,
+    size: ReportSize,
+) -> MapContent:
+    """What `plan` asks for, as `prediction` answers it."""
+    axes, frames, num_times, box, stretch, width, height, notes, _ = plan
+    mean, sd = prediction.field()
+    quantiles = prediction.quantile(_LEVELS, of="field")
     layers = (
-        _layer("mean", f"Expected {gp.target}", gp.units or "", answer["mean"].to_numpy()),
-        _layer("sd", "Standard deviation of the map", gp.units or "", answer["sd"].to_numpy(), low=0.0),
+        _layer("mean", f"Expected {gp.target}", gp.units or "", mean),
+        _layer("sd", "Standard deviation of the map", gp.units or "", sd, low=0.0),
         _layer(
             "probability",
             f"Probability of more than {threshold:g} {gp.units or ''}".rstrip(),
@@ -121,10 +143,10 @@ def build_map(
         borders=lines_in_box("borders", box) if coast else (),
         states=lines_in_box("states", box) if coast else (),
         km_across=_km_across(gp, box, axes),
-        markers=_pairs(at[markers]),
+        markers=_pairs(axes.coordinates(rows.places)[markers]),
         observed=pack(values_by_place(rows, markers, frames).T, bits=16),
         pseudo_points=_pairs(_pseudo_points(gp, axes)),
-        notes=(*notes, _marker_note(rows, markers, stations, frames, len(seen))),
+        notes=(*notes, _marker_note(rows, markers, stations, frames, num_times)),
     )
 
 

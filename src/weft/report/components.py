@@ -11,6 +11,8 @@ from weft.estimator.building import COVARIATES
 from weft.estimator.fitted import Fitted
 from weft.estimator.summary import effect_words, short_number
 from weft.kernels import Kernel
+from weft.kernels.closed_forms import covariance_at
+from weft.likelihoods import Gaussian
 from weft.report.content import Component, Figure, ParameterLine
 from weft.report.figures import correlation_figure
 from weft.report.rows import SeenRows
@@ -47,7 +49,7 @@ def describe_parts(gp: "SpaceTimeGP", rows: SeenRows, most: int) -> tuple[Compon
     """Components with their share of the variance, the largest first, noise last."""
     fitted = gp.fitted_
     variances = shares_of_variance(fitted, rows, most)
-    total = sum(variances.values())
+    total, units = sum(variances.values()), _f_units(gp)
     described = {part["name"]: part for part in fitted.components()}
     found = []
     for name, variance in variances.items():
@@ -58,7 +60,7 @@ def describe_parts(gp: "SpaceTimeGP", rows: SeenRows, most: int) -> tuple[Compon
         else:
             words = "effects" if name in fitted.effect_names else "what the model takes for measurement error"
         deviation = float(np.sqrt(variance)) * fitted.translation.target.scale
-        found.append(Component(name, variance / total, deviation, _f_units(gp), words))
+        found.append(Component(name, variance / total, deviation, units, words))
     return tuple(sorted(found, key=lambda part: (part.name == "noise", -part.share)))
 
 
@@ -133,7 +135,7 @@ def _walk_on_map(scaling: Scaling, fitted: Fitted, rows: SeenRows) -> tuple[Floa
 
 
 def _correlation(kernel: Kernel, inputs: Float[np.ndarray, "lag dim"]) -> Float[np.ndarray, " lag"]:
-    covariance = np.asarray(kernel(inputs[:1], inputs))[0]
+    covariance = covariance_at(kernel, inputs[:1], inputs)[0]
     return covariance / covariance[0]
 
 
@@ -154,4 +156,4 @@ def _f_units(gp: "SpaceTimeGP") -> str:
     transform = gp.fitted_.translation.target.transform.name
     if transform != "identity":
         return f"on the scale of {transform}"
-    return (gp.units or "") if gp.fitted_.noise() is not None else "on the scale of f"
+    return (gp.units or "") if isinstance(gp.fitted_.model.likelihood, Gaussian) else "on the scale of f"

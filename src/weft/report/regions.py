@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from weft.data.tables import distinct_rows
 from weft.estimator.fitted import Fitted
 from weft.estimator.gridding import map_columns
 from weft.estimator.wide import how_regions_answer, regional_of
@@ -51,7 +52,10 @@ def region_figures(gp: "SpaceTimeGP") -> tuple[Figure, ...]:
     number = np.empty(regional.rows.num_rows, dtype=np.int64)
     for which, region in enumerate(regional.division.regions):
         number[region.rows[region.is_core]] = which
-    places, first = np.unique(regional.rows.row_places[:, : fitted.translation.num_space], axis=0, return_index=True)
+    row_places = regional.rows.row_places[:, : fitted.translation.num_space]
+    first, _ = distinct_rows(list(row_places.T))
+    first = first[np.lexsort(row_places[first].T[::-1])]
+    places = row_places[first]
     chosen = np.unique(np.linspace(0, len(places) - 1, _MOST_DRAWN).astype(np.int64))
     at = fitted.translation.scaling.inverse(places[chosen])
     across, up = columns

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from weft.estimator.fitted import Fitted
+from weft.inference.prediction import Prediction
 from weft.report.content import Figure
 from weft.report.figures import residual_correlation_figure, variogram_figure
 from weft.report.rows import SeenRows
@@ -59,11 +60,9 @@ def last_rows(rows: SeenRows, most: int) -> SeenRows:
     return rows.take(present[times >= distinct[-kept]])
 
 
-def residuals_of(fitted: Fitted, rows: SeenRows) -> Float[np.ndarray, " row"]:
+def residuals_of(rows: SeenRows, prediction: Prediction) -> Float[np.ndarray, " row"]:
     """(value - mean) / deviation, as the model predicts rows it has seen."""
-    prediction = fitted.prediction(rows.measured)
-    mean, deviation = prediction.mean, prediction.sd
-    return (rows.values - mean) / deviation
+    return (rows.values - prediction.mean) / prediction.sd
 
 
 def variogram(fitted: Fitted, rows: SeenRows, residuals: Float[np.ndarray, " row"], seed: int) -> Variogram:

@@ -13,8 +13,6 @@ from weft.data.tables import Table, distinct_rows
 from weft.estimator.columns import Measurements, read_measurements
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from weft.space_time_gp import SpaceTimeGP
 
 __all__ = [
@@ -108,11 +106,13 @@ def kept_rows(gp: "SpaceTimeGP") -> SeenRows:
     return _with_places(gp, measured, None)
 
 
-def ask(gp: "SpaceTimeGP", times: Float[np.ndarray, " row"], columns: Mapping[str, np.ndarray]) -> "pd.DataFrame":
-    """A table to predict: times as the model's clock writes them, beside columns."""
+def ask(gp: "SpaceTimeGP", times: Float[np.ndarray, " row"], columns: Mapping[str, np.ndarray]) -> Measurements:
+    """Rows to predict: times as the model's clock writes them, beside columns."""
     import pandas as pd
 
-    return pd.DataFrame({gp.fitted_.roles.time: gp.fitted_.translation.clock.restore(times), **columns})
+    roles = gp.fitted_.roles
+    table = pd.DataFrame({roles.time: gp.fitted_.translation.clock.restore(times), **columns})
+    return read_measurements(roles.table(table, with_target=False), roles, with_target=False)
 
 
 def place_in_words(places: Mapping[str, np.ndarray], number: int, digits: int) -> str:

@@ -2,11 +2,13 @@
 """Series at the stations people will look at: what was measured, and what the model expects of a measurement."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from weft.estimator.columns import Measurements
+from weft.inference.prediction import Prediction
 from weft.report.content import HeldOut, SeriesContent, Station
 from weft.report.packing import pack
 from weft.report.rows import SeenRows, as_seconds, ask, place_in_words, time_labels, values_by_place
@@ -16,7 +18,7 @@ from weft.report.validation import HiddenRows
 if TYPE_CHECKING:
     from weft.space_time_gp import SpaceTimeGP
 
-__all__ = ["build_series", "choose_stations", "columns_at_stations", "series_times"]
+__all__ = ["SeriesPlan", "build_series", "choose_stations", "columns_at_stations", "plan_series"]
 
 LEVELS = (0.05, 0.25, 0.75, 0.95)
 
@@ -29,9 +31,25 @@ def choose_stations(rows: SeenRows, most: int) -> Int[np.ndarray, " station"]:
     return np.array(sorted(busiest.tolist(), key=lambda place: rows.names[place]), dtype=np.int64)
 
 
-def series_times(rows: SeenRows, hidden: Sequence[HiddenRows]) -> Float[np.ndarray, " time"]:
-    """All distinct times, those of hidden rows included: rows held out may lie beyond the last one seen."""
-    return np.unique(np.concatenate([rows.times, *(each.rows.times for each in hidden)]))
+class SeriesPlan(NamedTuple):
+    """The times that series are shown at, of how many there are, and what is to be predicted: every station at each of them."""
+
+    times: Float[np.ndarray, " time"]
+    num_times: int
+    asked: Measurements
+
+
+def plan_series(
+    gp: "SpaceTimeGP",
+    rows: SeenRows,
+    stations: Int[np.ndarray, " station"],
+    held_out: SeenRows | None,
+    size: ReportSize,
+) -> SeriesPlan:
+    """Rows held out have their times in it too: they may lie beyond the last one seen."""
+    all_times = np.unique(rows.times if held_out is None else np.concatenate([rows.times, held_out.times]))
+    times = all_times[-max(2, size.series_points // max(len(stations), 1)) :]
+    return SeriesPlan(times, len(all_times), ask(gp, *columns_at_stations(gp, rows, stations, times)))
 
 
 def build_series(
@@ -39,22 +57,24 @@ def build_series(
     rows: SeenRows,
     stations: Int[np.ndarray, " station"],
     hidden: Sequence[HiddenRows],
+    plan: SeriesPlan,
+    prediction: Prediction,
     size: ReportSize,
 ) -> SeriesContent:
-    all_times = series_times(rows, hidden)
-    times = all_times[-max(2, size.series_points // max(len(stations), 1)) :]
-    asked_times, columns = columns_at_stations(gp, rows, stations, times)
-    answer = gp.predict(ask(gp, asked_times, columns), quantiles=LEVELS)
+    """What `plan` asks for, as `prediction` answers it."""
+    times = plan.times
     shape = (len(stations), len(times))
-    curves = {name: answer[name].to_numpy().reshape(shape) for name in ("mean", *(f"q{level:g}" for level in LEVELS))}
+    quantiles = prediction.quantile(LEVELS)
+    curves = {"mean": prediction.mean.reshape(shape)}
+    curves |= {f"q{level:g}": quantiles[:, number].reshape(shape) for number, level in enumerate(LEVELS)}
     values = values_by_place(rows, stations, times)
     clock = gp.fitted_.translation.clock
     notes = []
     if len(stations) < rows.num_places:
         notes.append(f"The {len(stations):,} most observed of {rows.num_places:,} places.")
-    if len(times) < len(all_times):
+    if len(times) < plan.num_times:
         first, last = time_labels(clock, times[[0, -1]])
-        notes.append(f"The last {len(times):,} of {len(all_times):,} times: {first} to {last}.")
+        notes.append(f"The last {len(times):,} of {plan.num_times:,} times: {first} to {last}.")
     points = _held_out_points(gp, rows, stations, hidden, times, size.max_held_out)
     counts = rows.counts()
     found = []

@@ -14,7 +14,9 @@ from jaxtyping import Float
 
 from weft.estimator.evaluation import MODEL, make_sheet, row_scores, score_beside_baselines
 from weft.estimator.fitted import Fitted
+from weft.estimator.translation import Translation
 from weft.folds import assign_folds
+from weft.inference.prediction import Prediction
 from weft.report.content import Check, Figure, ScoreLine
 from weft.report.counting import counted
 from weft.report.figures import coverage_figure, pit_figure
@@ -24,7 +26,7 @@ from weft.scores import COVERAGE_LEVELS, MEANINGS, RowScores, summarise, summari
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["HiddenRows", "describe_check", "evaluated_rows", "hide_rows", "score_hidden"]
+__all__ = ["HiddenRows", "describe_check", "evaluated_rows", "hide_rows", "score_hidden", "scored_rows"]
 
 _NUM_FOLDS = {"random": 10, "station": 5, "block": 5}
 _TITLES_IN_TURN = {
@@ -80,22 +82,37 @@ def hide_rows(fitted: Fitted, rows: SeenRows, by: str, seed: int) -> HiddenRows 
         return None
     folds = assign_folds(by, sheet.times, sheet.places, num_folds=num_folds, seed=seed)
     train, test = present.take(np.flatnonzero(folds != 0)), present.take(np.flatnonzero(folds == 0))
-    return score_hidden(fitted.given_only(train.measured), train, test, by, seed)
+    prediction = fitted.given_only(train.measured).prediction(test.measured)
+    return score_hidden(fitted.translation, train, test, prediction, by, seed)
 
 
-def score_hidden(fitted: Fitted, train: SeenRows, test: SeenRows, by: str, seed: int) -> HiddenRows:
-    """Scores of the rows of `test`, which `fitted` has not seen: it has seen those of `train`."""
-    known, hidden = (make_sheet(each.measured, fitted.translation) for each in (train, test))
-    prediction = fitted.prediction(test.measured)
-    scored = score_beside_baselines(prediction, known, hidden, fitted.translation, seed=seed)
+def score_hidden(
+    translation: Translation, train: SeenRows, test: SeenRows, prediction: Prediction, by: str, seed: int
+) -> HiddenRows:
+    """Scores of the rows of `test`, as predicted from those of `train`."""
+    known, hidden = (make_sheet(each.measured, translation) for each in (train, test))
+    scored = score_beside_baselines(prediction, known, hidden, translation, seed=seed)
     low, high = scored.interval.T
     return HiddenRows(by, _TITLES[by], test, low, high, scored.scores)
 
 
+def scored_rows(test: SeenRows, scored: "pd.DataFrame") -> HiddenRows:
+    """What `score_rows` has found of rows held out from the start."""
+    parts, ours = _by_model(scored)
+    scores = {model: row_scores(part) for model, part in parts.items()}
+    some = test.take(ours["row"].to_numpy())
+    return HiddenRows("held_out", _TITLES["held_out"], some, ours["low"].to_numpy(), ours["high"].to_numpy(), scores)
+
+
+def _by_model(scored: "pd.DataFrame") -> "tuple[dict[str, pd.DataFrame], pd.DataFrame]":
+    """Scored rows of each model in the order of the table, and those of weft."""
+    parts = {str(model): part.sort_values("row") for model, part in scored.groupby("model", sort=False)}
+    return parts, parts[MODEL]
+
+
 def evaluated_rows(rows: SeenRows, by: str, scored: "pd.DataFrame") -> HiddenRows:
     """What a cross-validation `by` random, station or block has found: every row it held out, fold after fold."""
-    parts = {str(model): part.sort_values("row") for model, part in scored.groupby("model", sort=False)}
-    ours = parts[MODEL]
+    parts, ours = _by_model(scored)
     num_folds = int(ours["fold"].max()) + 1
     # Not all folds need have been predicted.
     share = len(ours) / (num_folds * max(len(rows.present), 1))

@@ -2,8 +2,10 @@
 """What a habit of places has to say: about rows that come in, and about answers that go out."""
 
 import abc
+import functools
+from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, final
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -25,6 +27,26 @@ _NEARLY_ALL = 0.98
 
 Times = Float[np.ndarray, " query"]
 Places = Float[np.ndarray, "query dim"]
+
+
+@final
+class AskedPlaces:
+    """The places of rows asked about: many rows share one, and every habit asks which ones, so they are told apart once for all."""
+
+    def __init__(self, by_row: Places):
+        self.by_row = by_row
+
+    def __len__(self) -> int:
+        return len(self.by_row)
+
+    @functools.cached_property
+    def _apart(self) -> tuple[Float[np.ndarray, "place dim"], Int[np.ndarray, " query"]]:
+        return distinct_places(self.by_row)
+
+    def each(self, answer: Callable[[Float[np.ndarray, "place dim"]], np.ndarray]) -> np.ndarray:
+        """What `answer` says of each distinct place, row by row."""
+        distinct, place = self._apart
+        return answer(distinct)[place]
 
 
 class Version(NamedTuple):
@@ -59,37 +81,40 @@ class Habit(abc.ABC):
         """The model of the field, given that of field and habit in one."""
         return model
 
-    def versions(self, times: Times, places: Places) -> tuple[Version, ...]:
+    def versions(self, times: Times, places: AskedPlaces) -> tuple[Version, ...]:
         """In how many ways the rows may be meant; probabilities of a row sum to 1."""
         return (Version(np.ones(len(times)), times),)
 
-    def effect(self, times: Times, places: Places) -> Marginals:
+    def effect(self, times: Times, places: AskedPlaces) -> Marginals:
         """What is added to f at each row, independent of the field."""
         raise NotImplementedError
 
     def effect_on_sums(
-        self, times: Times, places: Places, sums: Float[np.ndarray, "query sum"]
+        self, times: Times, places: AskedPlaces, sums: Float[np.ndarray, "query sum"]
     ) -> tuple[Float[np.ndarray, " sum"], Float[np.ndarray, "sum sum"]]:
         """Mean and covariance of what is added to weighted sums of f over the rows."""
         raise NotImplementedError
 
     def effect_draws(
-        self, times: Times, places: Places, num: int, generator: np.random.Generator
+        self, times: Times, places: AskedPlaces, num: int, generator: np.random.Generator
     ) -> Float[np.ndarray, "draw query"]:
         """Joint draws of what is added to f at the rows."""
         raise NotImplementedError
 
-    def noise_variance(self, times: Times, places: Places) -> Float[np.ndarray, " query"] | None:
+    def noise_variance(self, times: Times, places: AskedPlaces) -> Float[np.ndarray, " query"] | None:
         """What is added to the variance of each row's noise; None where nothing is."""
         return None
 
-    def emitted(self, emission: Emission, times: Times, places: Places) -> Emission:
+    def emitted(self, emission: Emission, times: Times, places: AskedPlaces) -> Emission:
         """What an observation is, given what it would be without this habit."""
         return emission
 
     @abc.abstractmethod
-    def again(self, field: Posterior, data: Observations) -> "Habit":
-        """The habit as these rows show it, given the field; what was learned about places in general stays."""
+    def again(self, field: Callable[[], Posterior], data: Observations) -> "Habit":
+        """The habit as these rows show it, given the field; what was learned about places in general stays.
+
+        The field is made when it is asked for, since many a habit can do without.
+        """
 
     @abc.abstractmethod
     def only_at(self, places: Float[np.ndarray, "place dim"]) -> "Habit":

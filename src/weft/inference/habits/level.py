@@ -8,6 +8,7 @@ of what the effects leave (backfitting; Hastie & Tibshirani 1990, which converge
 """
 
 import dataclasses
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -18,7 +19,7 @@ from jaxtyping import Float, Int
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
-from weft.inference.habits.base import Habit, Places, Times, place_numbers
+from weft.inference.habits.base import AskedPlaces, Habit, Places, Times, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Marginals
 from weft.inference.prior import sizes_at
@@ -71,14 +72,15 @@ class Level(Habit):
             np.where(seen, self.mean[number], 0.0), np.where(seen, self.variance[number], self.prior_variance)
         )
 
-    def effect(self, times: Times, places: Places) -> Marginals:
-        return self.at(places)
+    def effect(self, times: Times, places: AskedPlaces) -> Marginals:
+        mean, variance = places.each(lambda distinct: np.stack(self.at(distinct), axis=1)).T
+        return Marginals(mean, variance)
 
     def effect_on_sums(
-        self, times: Times, places: Places, sums: Float[np.ndarray, "query sum"]
+        self, times: Times, places: AskedPlaces, sums: Float[np.ndarray, "query sum"]
     ) -> tuple[Float[np.ndarray, " sum"], Float[np.ndarray, "sum sum"]]:
-        mean, variance = self.at(places)
-        distinct, place = distinct_places(places[:, : self.places.shape[1]])
+        mean, variance = self.effect(times, places)
+        distinct, place = distinct_places(places.by_row[:, : self.places.shape[1]])
         by_place = np.zeros((len(distinct), sums.shape[1]))
         np.add.at(by_place, place, sums)
         of_place = np.empty(len(distinct))
@@ -86,15 +88,15 @@ class Level(Habit):
         return sums.T @ mean, by_place.T @ (of_place[:, None] * by_place)
 
     def effect_draws(
-        self, times: Times, places: Places, num: int, generator: np.random.Generator
+        self, times: Times, places: AskedPlaces, num: int, generator: np.random.Generator
     ) -> Float[np.ndarray, "draw query"]:
         """One effect a place and draw."""
-        _, place = distinct_places(places[:, : self.places.shape[1]])
-        mean, variance = self.at(places)
+        _, place = distinct_places(places.by_row[:, : self.places.shape[1]])
+        mean, variance = self.effect(times, places)
         return mean + np.sqrt(variance) * generator.standard_normal((num, int(place.max(initial=-1)) + 1))[:, place]
 
-    def again(self, field: Posterior, data: Observations) -> "Level":
-        left = _what_is_left(field, data, self.places.shape[1])
+    def again(self, field: Callable[[], Posterior], data: Observations) -> "Level":
+        left = _what_is_left(field(), data, self.places.shape[1])
         return _shrunk(left, self.prior_variance, self.residual_variance)
 
     def only_at(self, places: Float[np.ndarray, "place dim"]) -> "Level":

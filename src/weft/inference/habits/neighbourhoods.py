@@ -2,6 +2,7 @@
 """A noise variance that differs over the map, where hardly any place is seen twice and none can have a noise of its own."""
 
 import dataclasses
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, ClassVar, final
 
@@ -11,7 +12,7 @@ from jaxtyping import Float
 
 from weft.data.observations import Observations
 from weft.data.schema import Numbers, Schema
-from weft.inference.habits.base import Habit, Places, Times
+from weft.inference.habits.base import AskedPlaces, Habit, Places, Times
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.kernels import EQ, Uneven
 from weft.likelihoods import Gaussian
@@ -58,10 +59,10 @@ class NoiseOfNeighbourhoods(Habit):
     def untold(self, data: Observations) -> Observations:
         return self._with_noise(data, np.maximum(self._given(data) - self._at(data.row_places), 0.0))
 
-    def noise_variance(self, times: Times, places: Places) -> Float[np.ndarray, " query"]:
-        return self._at(places)
+    def noise_variance(self, times: Times, places: AskedPlaces) -> Float[np.ndarray, " query"]:
+        return places.each(self._at)
 
-    def again(self, field: Posterior, data: Observations) -> "NoiseOfNeighbourhoods":
+    def again(self, field: Callable[[], Posterior], data: Observations) -> "NoiseOfNeighbourhoods":
         """What was learned of the map stays."""
         return self
 

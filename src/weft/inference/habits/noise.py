@@ -8,6 +8,7 @@ is the variance wanted. What a place's rows say is shrunk, in the logarithm, tow
 """
 
 import dataclasses
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple, final
 
@@ -18,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
-from weft.inference.habits.base import Habit, Places, Times, are_settled, place_numbers
+from weft.inference.habits.base import AskedPlaces, Habit, Places, Times, are_settled, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.likelihoods import Gaussian
 from weft.model import Model
@@ -94,14 +95,14 @@ class Noise(Habit):
         assert data.noise_variance is not None
         return _with_noise(data, np.maximum(np.asarray(data.noise_variance) - own, 0.0))
 
-    def noise_variance(self, times: Times, places: Places) -> Float[np.ndarray, " query"]:
-        return self._at(places)
+    def noise_variance(self, times: Times, places: AskedPlaces) -> Float[np.ndarray, " query"]:
+        return places.each(self._at)
 
-    def again(self, field: Posterior, data: Observations) -> "Noise":
+    def again(self, field: Callable[[], Posterior], data: Observations) -> "Noise":
         """Given a field that was told of the former variances."""
         if are_settled(self.places, data):
             return self.only_at(distinct_places(data.places[:, : self.places.shape[1]])[0])
-        left = _what_is_left(field, self.told(data), data, self.places.shape[1])
+        left = _what_is_left(field(), self.told(data), data, self.places.shape[1])
         return dataclasses.replace(
             self, places=left.places, **_shrunk(left.variance, left.worth, self.median, self.spread)
         )
@@ -182,7 +183,7 @@ def _what_is_left(field: Posterior, told: Observations, data: Observations, num_
     assert isinstance(field.model.likelihood, Gaussian)
     own = 0.0 if told.noise_variance is None else np.asarray(told.noise_variance)
     noise = np.broadcast_to(float(field.model.likelihood.variance) + own, told.values.shape)
-    mean, spread = field.marginals(told.row_times, told.row_places)
+    mean, spread = field.fitted_marginals(told)
     spread = np.clip(spread, 0.0, 0.95 * noise)
     free = 1 - spread / noise
     places, of_place = distinct_places(data.places[:, :num_space])

@@ -9,6 +9,7 @@ the dates that most places have are taken to be right.
 """
 
 import dataclasses
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, ClassVar, final
 
@@ -21,7 +22,7 @@ from scipy.spatial import cKDTree
 from weft.data.observations import ROW_EXTRAS, Observations
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
-from weft.inference.habits.base import Habit, Places, Times, Version, are_settled, place_numbers
+from weft.inference.habits.base import AskedPlaces, Habit, Places, Times, Version, are_settled, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.phases import timing
 
@@ -96,19 +97,14 @@ class Shift(Habit):
     def untold(self, data: Observations) -> Observations:
         return _moved(data, -self.step * self._at_rows(data))
 
-    def versions(self, times: Times, places: Places) -> tuple[Version, ...]:
-        number = place_numbers(self.places, places)
-        seen = number >= 0
-        own = np.where(seen, self.shift[number], 0)
-        shares = np.empty((len(places), len(_STEPS)))
-        shares[seen] = own[seen, None] == np.array(_STEPS)
-        shares[~seen] = self._shares_at(places[~seen, : self.places.shape[1]])
+    def versions(self, times: Times, places: AskedPlaces) -> tuple[Version, ...]:
+        shares = places.each(self._shares_at)
         return tuple(Version(share, times + self.step * step) for step, share in zip(_STEPS, shares.T, strict=True))
 
-    def again(self, field: Posterior, data: Observations) -> "Shift":
+    def again(self, field: Callable[[], Posterior], data: Observations) -> "Shift":
         if are_settled(self.places, data):
             return self.only_at(distinct_places(data.places[:, : self.places.shape[1]])[0])
-        found = find_shift(field, data, self.places.shape[1])
+        found = find_shift(None, data, self.places.shape[1])
         if found is not None:
             return dataclasses.replace(
                 found, shares=self.shares, num_near=self.num_near, prior_places=self.prior_places
@@ -142,8 +138,17 @@ class Shift(Habit):
     def from_plain(cls, plain: dict[str, Any]) -> "Shift":
         return cls(**{**plain, "num_near": int(plain["num_near"])})
 
-    def _shares_at(self, places: Float[np.ndarray, "place dim"]) -> Float[np.ndarray, "place version"]:
-        """How likely each shift is at places never seen."""
+    def _shares_at(self, places: Places) -> Float[np.ndarray, "query version"]:
+        """How likely each shift is."""
+        number = place_numbers(self.places, places)
+        seen = number >= 0
+        own = np.where(seen, self.shift[number], 0)
+        shares = np.empty((len(places), len(_STEPS)))
+        shares[seen] = own[seen, None] == np.array(_STEPS)
+        shares[~seen] = self._shares_at_unseen(places[~seen, : self.places.shape[1]])
+        return shares
+
+    def _shares_at_unseen(self, places: Float[np.ndarray, "place dim"]) -> Float[np.ndarray, "place version"]:
         if self.num_near == 0 or len(places) == 0 or len(self.places) == 0:
             return np.tile(self.shares, (len(places), 1))
         scale = _deviations(self.places)

@@ -2,6 +2,7 @@
 """Tails of predictions at places seen before and at places never seen, where level, noise and dates are anybody's guess."""
 
 import dataclasses
+from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, ClassVar, final
 
@@ -11,7 +12,7 @@ from jaxtyping import Float
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
-from weft.inference.habits.base import Habit, Places, Times, place_numbers
+from weft.inference.habits.base import AskedPlaces, Habit, Times, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Emission
 from weft.inference.tails import HeavyTailed, Tails
@@ -38,14 +39,14 @@ class TailsOfPlaces(Habit):
     seen: Tails
     unseen: Tails
 
-    def emitted(self, emission: Emission, times: Times, places: Places) -> Emission:
-        is_seen = place_numbers(self.places, places) >= 0
+    def emitted(self, emission: Emission, times: Times, places: AskedPlaces) -> Emission:
+        is_seen = places.each(lambda distinct: place_numbers(self.places, distinct) >= 0)
         freedom, scale, reach = (
             np.where(is_seen, getattr(self.seen, name), getattr(self.unseen, name)) for name in _NAMES
         )
         return HeavyTailed(emission, freedom, scale, reach)
 
-    def again(self, field: Posterior, data: Observations) -> "TailsOfPlaces":
+    def again(self, field: Callable[[], Posterior], data: Observations) -> "TailsOfPlaces":
         """The same tails, at the places of these rows."""
         return dataclasses.replace(self, places=distinct_places(data.places[:, : self.places.shape[1]])[0])
 
