@@ -154,8 +154,9 @@ MANY_ROWS, MANY_WORKERS = 1_000_000_000, 128
 def workers(results: dict) -> list[str]:
     """What a second worker brought, and what more of them would, by a replay of the tasks."""
     lines = [
-        "| | tasks | one worker | two | gain | load meanwhile | efficiency, replayed: 8 workers | 32 | 128 |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| | tasks | one worker | two | gain | overhead of tasks: one worker | two | imbalance of two | load meanwhile "
+        "| efficiency, replayed: 8 workers | 32 | 128 |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, title in SHARED.items():
         if name not in results:
@@ -163,7 +164,9 @@ def workers(results: dict) -> list[str]:
         found = results[name]
         replayed = [percent(each["efficiency"]) for each in found["replay"].values()]
         cells = [str(found["tasks"]), f"{found['seconds_1']:.2f} s", f"{found['seconds_2']:.2f} s"]
-        cells += [f"{found['speedup']:.2f}", f"{found['load']:.0f}", *replayed]
+        cells += [f"{found['speedup']:.2f}"]
+        cells += [f"{100 * found[part]:.1f} %" for part in ("overhead_1", "overhead_2", "imbalance_2")]
+        cells += [f"{found['load']:.0f}", *replayed]
         lines.append(f"| {title} | {' | '.join(cells)} |")
     return lines
 
@@ -195,9 +198,15 @@ def large_table(results: dict) -> list[str]:
         + f" and {each['peak_gigabytes_of_client']:.2f}"
         for each in (fitted, answered)
     ]
-    part = "" if asked["one_file_of"] == 1 else f" (measured: {rows / asked['one_file_of']:,.0f})"
+    part = "" if asked["one_file_of"] == 1 else f" (measured: {asked['rows_predicted']:,})"
     lost = found["workers_lost"] + asked["workers_lost"]
+    stopped = (
+        "No worker was lost."
+        if lost == 0
+        else f"Dask stopped {lost} worker{'' if lost == 1 else 's'} at 95 % of the limit, and the task was done again."
+    )
     load, clock = [*found["load"], *asked["load"]], found["after_fit"]["seconds_on_the_clock_so_far"]
+    predicting = asked["seconds_on_the_clock"]
     return [
         f"| | {rows:,} rows, {count} workers, measured | {MANY_ROWS:,} rows, {MANY_WORKERS} workers, on paper |",
         "|---|---|---|",
@@ -210,8 +219,8 @@ def large_table(results: dict) -> list[str]:
         "",
         f"{found['places']:,} places, one component, files of half a million rows, answered by halves. Rows that were seen are predicted "
         f"with an error of {asked['rmse']:.2f}, where the noise is 2, and {percent(asked['within_two_sd'])} of them lie within two "
-        f"deviations. Dask stopped {lost} worker{'' if lost == 1 else 's'} at 95 % of the limit, and the task was done again. On the clock "
-        f"the fit took {in_time(clock)}, on two processors with a load of {min(load):.0f} to {max(load):.0f}.",
+        f"deviations. {stopped} On the clock the fit took {in_time(clock)} and predicting {in_time(predicting)}, on two processors with "
+        f"a load of {min(load):.0f} to {max(load):.0f}.",
         "",
         "On paper means: seconds grow with the rows and shrink with the workers, and memory does neither, as long as places, files and the "
         "length of the series are as here. What a fit learns from does not grow with the table; counting it as if it did makes up for a "

@@ -7,7 +7,9 @@
 
 `learning`, `much_learning` and `regions`: one evaluation of all blocks and one answer of all regions by one worker and by two, and from
 the seconds of each task a *replay* on 8, 32 and 128 workers: tasks in their order, each to the worker that is free first. A replay knows
-nothing of networks; it says what the sizes of tasks allow. `times`: one long series by blocks of times on two workers, beside the cpu
+nothing of networks; it says what the sizes of tasks allow. *Overhead* is the part of the clock beyond a replay of the same tasks on as many
+workers: what it takes to send, schedule and gather them. That one worker waits for the other's last task is in the replay, and is told
+apart as *imbalance*. Pieces are sent once, before the evaluations of a fit or the answers of a model, and those seconds are told too. `times`: one long series by blocks of times on two workers, beside the cpu
 engine from both ends on the same two processors, and the operations of both, counted. `table`: a made table in parquet files, fitted
 by two workers with so much memory each; `answers`: it is predicted by the model that was saved beside it, in a process that has learned
 nothing. Results go to benchmarks/results/scale.json; parts that are not asked for stay
@@ -22,6 +24,7 @@ import heapq
 import multiprocessing
 import os
 import pathlib
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -32,6 +35,7 @@ import distributed
 import jax
 import numpy as np
 import pandas as pd
+import pyarrow.parquet as pq
 import scipy.signal
 from memory import resident_megabytes
 from results import read_results, write_results
@@ -98,8 +102,8 @@ def replay(seconds: Sequence[float], workers: int) -> dict[str, float]:
     return {"seconds": max(free), "efficiency": sum(seconds) / (max(free) * workers)}
 
 
-def by_workers(client: distributed.Client, work: Callable[[], Any]) -> dict[str, Any]:
-    """`work` by one worker and by two, the fastest of some turns after one that compiles.
+def by_workers(client: distributed.Client, prepare: Callable[[], Callable[[], Any]]) -> dict[str, Any]:
+    """The work that `prepare` gives, by one worker and by two, the fastest of some turns after one that compiles.
 
     Of a busy machine the clock tells nothing; the part of all processor seconds, of client and workers, that is not in tasks does.
     """
@@ -108,6 +112,9 @@ def by_workers(client: distributed.Client, work: Callable[[], Any]) -> dict[str,
     for count in (1, 2):
         executor = Timed(OnDask(client, addresses[:count]))
         with tasks_on(executor):
+            begun = time.perf_counter()
+            work = prepare()
+            found[f"seconds_to_prepare_{count}"] = time.perf_counter() - begun
             work()
             turns = []
             for _ in range(REPEATS):
@@ -117,7 +124,9 @@ def by_workers(client: distributed.Client, work: Callable[[], Any]) -> dict[str,
                 turns.append((wall, executor.seconds, executor.processor_seconds, spent))
         wall, tasks, by_processor, spent = min(turns)
         found[f"seconds_{count}"] = wall
-        found[f"overhead_{count}"] = 1 - sum(tasks) / (count * wall)
+        replayed = replay(tasks, count)
+        found[f"overhead_{count}"] = 1 - replayed["seconds"] / wall
+        found[f"imbalance_{count}"] = 1 - replayed["efficiency"]
         found[f"processor_overhead_{count}"] = 1 - sum(by_processor) / spent
         found["load"] = os.getloadavg()[0]
     found["speedup"] = found["seconds_1"] / found["seconds_2"]
@@ -148,17 +157,18 @@ def model() -> weft.Model:
 def learning(client: distributed.Client, operations: float) -> dict[str, Any]:
     chosen = [block.data for block in choose_blocks(model(), stations(400, 2000), work=operations)]
     space = make_space(model())
+    start = space.start(model())
 
-    def work() -> None:
-        objective = CompositeObjective(space, model(), chosen, (), power=0.0, engine="auto")
-        objective(space.start(model()))
+    def prepare() -> Callable[[], Any]:
+        """As a climb does it: blocks are sent to the workers once, then evaluated at one point after another."""
+        return functools.partial(CompositeObjective(space, model(), chosen, (), power=0.0, engine="auto"), start)
 
-    return by_workers(client, work)
+    return by_workers(client, prepare)
 
 
 def regions(client: distributed.Client) -> dict[str, Any]:
     posterior = condition_regions(model(), stations(400, 500))
-    return by_workers(client, posterior.fitted_values)
+    return by_workers(client, lambda: posterior.fitted_values)
 
 
 def times(client: distributed.Client) -> dict[str, Any]:
@@ -378,10 +388,16 @@ def answers(client: distributed.Client, folder: str, every: int) -> dict[str, An
     gp = weft.load(pathlib.Path(folder) / "model.weft")
     parts = only_needed(folder, PIECES)
     chosen = [number for number in range(parts.npartitions) if number // PIECES % every == 0]
-    gp.predict(parts.partitions[chosen]).to_parquet(pathlib.Path(folder) / "predictions")
+    predictions = pathlib.Path(folder) / "predictions"
+    shutil.rmtree(predictions, ignore_errors=True)
+    begun = time.perf_counter()
+    gp.predict(parts.partitions[chosen]).to_parquet(predictions)
+    found["seconds_on_the_clock"] = time.perf_counter() - begun
     say(found, "predict", client, "answers")
+    files = sorted(predictions.glob("*.parquet"))
+    found["rows_predicted"] = sum(pq.read_metadata(file).num_rows for file in files)
     found["workers_lost"] = len(workers - set(client.run(os.getpid).values()))
-    found |= scores(pathlib.Path(folder) / "predictions")
+    found |= scores(files)
     return found
 
 
@@ -400,9 +416,8 @@ def say(found: dict[str, Any], step: str, client: distributed.Client, part: str 
     write_results("scale", dict(read_results("scale")) | {part: found})
 
 
-def scores(folder: pathlib.Path) -> dict[str, float]:
+def scores(files: Sequence[pathlib.Path]) -> dict[str, float]:
     """Of some of the files that were predicted: the error, which is the noise's and a little more, and what the intervals hold."""
-    files = sorted(folder.glob("*.parquet"))
     frame = pd.concat(
         [pd.read_parquet(file, columns=["value", "mean", "sd"]) for file in files[:: max(1, len(files) // 3)]]
     )

@@ -39,7 +39,7 @@ def made(num_times: int = NUM_TIMES, first: float = 0.0) -> weft.Observations:
 
 
 def outline_of(data: weft.Observations) -> Outline:
-    return Outline(data.times, data.places, Layout(data.layout.offsets), data.rows_of_places)
+    return Outline(data.times, data.places, Layout(data.layout.offsets), data.rows_of_places, data.noise_of_places)
 
 
 def on_disk(data: weft.Observations, *, is_by_time: bool = True) -> PosteriorOnDisk:
@@ -73,6 +73,24 @@ def test_answers_are_those_from_memory(in_memory, is_by_time):
     assert_allclose(found.log_evidence, in_memory.log_evidence, rtol=1e-10)
     assert_array_equal(found.times, in_memory.times)
     assert_array_equal(found.basis_places, in_memory.basis_places)
+
+
+@pytest.mark.parametrize("seen", [slice(None), slice(0, 35)], ids=["all places", "some places only later"])
+def test_regions_that_leave_something_out_leave_out_what_they_would_in_memory(monkeypatch, seen):
+    """It goes by all rows of a region, also where it is told of some times only, and then of some of its places."""
+    monkeypatch.setattr("weft.inference.division.REGIONS_WORK", 1.0)
+    is_early = np.asarray(DATA.row_times) < 60
+    is_there = np.isin(np.asarray(DATA.grouping.place_of_row), np.arange(NUM_PLACES)[seen])
+    data = take_rows(DATA, np.flatnonzero(is_there | ~is_early))
+    found, theirs = on_disk(data), condition_regions(MODEL, data, num_regions=NUM_REGIONS)
+    assert found.division.share == theirs.division.share > 0
+    assert not theirs.region(0).model.is_exact
+    for question in ("marginals", "filtered", "components"):
+        mine, others = (getattr(each, question)(*ASKED) for each in (found, theirs))
+        assert_allclose(np.array(mine), np.array(others), rtol=1e-9, atol=1e-9, err_msg=question)
+    assert_allclose(found.log_evidence, theirs.log_evidence, rtol=1e-10)
+    drawn = [each.aggregate(ASKED[0][:2], ASKED[1][:2], np.ones(2)) for each in (found, theirs)]
+    assert_allclose(drawn[0].mean, drawn[1].mean, rtol=1e-9)
 
 
 def test_only_rows_near_the_times_asked_about_are_read(monkeypatch):

@@ -95,7 +95,10 @@ def test_nothing_is_left_out_where_nothing_may_be(region):
     assert reduced(model(), places, share).is_exact
 
 
-def test_noise_of_a_usual_row(region):
+def test_noise_of_a_usual_place(region):
     places, _ = region
-    given = weft.Observations(np.zeros(3), places[:3], np.zeros(3), noise_variance=np.array([0.1, 0.4, 9.0]))
-    assert_allclose(noise_beside(model(), given), NOISE + 0.4)
+    given = weft.Observations(
+        np.array([0.0, 0.0, 0.0, 1.0]), places[[0, 1, 2, 1]], np.zeros(4), noise_variance=np.array([0.1, 0.3, 9.0, 0.5])
+    )
+    assert_allclose(noise_beside(model(), given.noise_of_places), NOISE + 0.4)
+    assert_allclose(noise_beside(model(), None), NOISE)

@@ -175,6 +175,14 @@ class Observations(eqx.Module):
         return np.bincount(self.grouping.place_of_row, minlength=len(self.places))
 
     @property
+    def noise_of_places(self) -> Float[np.ndarray, " place"] | None:
+        """The mean of the noise variances that rows of each place bring; None where they bring none."""
+        if self.noise_variance is None:
+            return None
+        whole = np.bincount(self.grouping.place_of_row, np.asarray(self.noise_variance), len(self.places))
+        return whole / self.rows_of_places
+
+    @property
     def num_rows(self) -> int:
         """Rows present."""
         return len(self.grouping.row)
@@ -201,12 +209,13 @@ class Observations(eqx.Module):
 @final
 @dataclasses.dataclass(frozen=True)
 class Outline:
-    """What decides how rows are modelled, without the rows: their distinct times and places, and how many are at each."""
+    """What decides how rows are modelled, without the rows: their distinct times and places, how many are at each, and their own noise."""
 
     times: Float[np.ndarray, " time"]
     places: Float[np.ndarray, "place dim"]
     layout: Layout
     rows_of_places: Int[np.ndarray, " place"]
+    noise_of_places: Float[np.ndarray, " place"] | None = None
 
     @property
     def num_rows(self) -> int:

@@ -30,7 +30,7 @@ from weft.estimator.components import AUTO
 from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.learning import MOST_LOOKED_AT, Learned, Whole, learn, models_rows, stretches_looked_at
 from weft.estimator.translation import Translation
-from weft.estimator.wide import exact_model, num_asked, one_model
+from weft.estimator.wide import exact_model, how_regions_answer, num_asked, one_model
 from weft.inference.division import divide_places
 from weft.inference.habits import Habit
 from weft.inference.habits.base import place_numbers
@@ -147,24 +147,35 @@ class _WholeInParts(Whole):
     ) -> PosteriorOnDisk:
         """All rows in files, by the region that their place is in; workers read the parts once more, and write them."""
         places = placed.outline.places
-        division = divide_places(model, placed.outline, num_regions=num_asked(self.options))
-        folder = TemporaryFolder(shared_folder())
-        told = _Told(self.roles, translation, habits, places, cells_of_places(division, len(places)), folder.path)
-        parts = self.table.each(
-            functools.partial(_put_away, told),
-            range(self.table.num_parts),
+        told = _Told(self.roles, translation, habits, places)
+        of_parts = (
             [placed.times[numbers] for numbers in self.census.time_of_part],
             [placed.place[numbers] for numbers in self.census.place_of_part],
+        )
+        outline = placed.outline
+        if "noise_variance" in self.roles.extras or any(_brings_noise(habit, outline) for habit in habits):
+            # What regions may leave out goes by the noise.
+            summed = self.table.each(functools.partial(_noise, told), *of_parts, doing="weighing")
+            outline = dataclasses.replace(outline, noise_of_places=np.sum(summed, axis=0) / outline.rows_of_places)
+        division = divide_places(model, outline, num_regions=num_asked(self.options))
+        folder = TemporaryFolder(shared_folder())
+        cells = cells_of_places(division, len(places))
+        parts = self.table.each(
+            functools.partial(_put_away, told, cells, folder.path),
+            *of_parts,
+            range(self.table.num_parts),
             doing="sorting",
         )
         written: list[PartOnDisk] = [part for part in parts if part is not None]
         rows = join_parts(written, np.unique(np.concatenate([part.times for part in written])), places, folder)
+        found = PosteriorOnDisk(model, division, rows, engine=self.options.engine)
         logger.info(
-            "%d regions answer, each exactly, from %s rows in files; nobody holds them all",
+            "%d regions answer, %s, from %s rows in files; nobody holds them all",
             len(division.regions),
+            how_regions_answer(found),
             f"{rows.num_rows:,}",
         )
-        return PosteriorOnDisk(model, division, rows, engine=self.options.engine)
+        return found
 
 
 def _transform(options: Options) -> str | None:
@@ -181,33 +192,62 @@ class _Placed(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """What whoever puts rows away has to know."""
+    """What whoever makes observations of a part has to know."""
 
     roles: Roles
     translation: Translation
     habits: tuple[Habit, ...]
     places: Float[np.ndarray, "place dim"]
-    cell_of_place: Int[np.ndarray, " place"]
-    folder: str
+
+    def observations(
+        self,
+        packed: PackedTable,
+        times: Float[np.ndarray, " time_of_part"],
+        place: Int[np.ndarray, " place_of_part"],
+    ) -> Observations | None:
+        """The rows of one part that have a value, as the field is told of them; None where none has."""
+        rows = read_packed(packed, self.roles)
+        values = self.translation.values(rows)
+        if np.isnan(values).all():
+            return None
+        data = Observations(
+            Repeated(times, rows.time_of_row),
+            Repeated(self.places[place], rows.place_of_row),
+            values,
+            **self.translation.extras(rows),
+        )
+        return tell(self.habits, data)
+
+
+def _brings_noise(habit: Habit, outline: Outline) -> bool:
+    return habit.noise_variance(outline.times[:1], outline.places[:1]) is not None
+
+
+def _noise(
+    told: _Told,
+    packed: PackedTable,
+    times: Float[np.ndarray, " time_of_part"],
+    place: Int[np.ndarray, " place_of_part"],
+) -> Float[np.ndarray, " place"]:
+    """The noise variances that rows of one part bring, summed by place."""
+    data = told.observations(packed, times, place)
+    found = np.zeros(len(told.places))
+    if data is not None and data.noise_of_places is not None:
+        found[place_numbers(told.places, data.places)] = data.noise_of_places * data.rows_of_places
+    return found
 
 
 def _put_away(
     told: _Told,
+    cell_of_place: Int[np.ndarray, " place"],
+    folder: str,
     packed: PackedTable,
-    number: int,
     times: Float[np.ndarray, " time_of_part"],
     place: Int[np.ndarray, " place_of_part"],
+    number: int,
 ) -> PartOnDisk | None:
-    """The rows of one part that have a value, as the field is told of them, in files; None where none has."""
-    rows = read_packed(packed, told.roles)
-    values = told.translation.values(rows)
-    if np.isnan(values).all():
+    """The rows of one part in files; None where there is none."""
+    data = told.observations(packed, times, place)
+    if data is None:
         return None
-    data = Observations(
-        Repeated(times, rows.time_of_row),
-        Repeated(told.places[place], rows.place_of_row),
-        values,
-        **told.translation.extras(rows),
-    )
-    data = tell(told.habits, data)
-    return write_part(told.folder, number, data, place_numbers(told.places, data.places), told.cell_of_place)
+    return write_part(folder, number, data, place_numbers(told.places, data.places), cell_of_place)

@@ -196,8 +196,7 @@ def who_answers(posterior: Posterior) -> list[str]:
     if isinstance(field, PosteriorOnDisk):
         most = max(len(region.rows) for region in field.division.regions)
         return [
-            f"{field.num_regions:,} regions answer, each exactly from up to {most:,} places, whose rows are in files: nothing is left "
-            "unexplained"
+            f"{field.num_regions:,} regions answer from up to {most:,} places each, whose rows are in files, {how_regions_answer(field)}"
         ]
     regional = regional_of(posterior)
     if regional is not None:
@@ -216,9 +215,9 @@ def who_answers(posterior: Posterior) -> list[str]:
     return [f"pseudo-points leave {100 * left / whole:.2g} % of the field's variance unexplained{beside}"]
 
 
-def how_regions_answer(regional: RegionalPosterior) -> str:
+def how_regions_answer(regions: RegionalPosterior | PosteriorOnDisk) -> str:
     """In words: what they leave unexplained."""
-    share = regional.division.share
+    share = regions.division.share
     if share == 0:
         return "exactly: nothing is left unexplained"
     return f"leaving less unexplained than {100 * share:.2g} % of the noise"

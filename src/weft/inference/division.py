@@ -95,14 +95,13 @@ class Division:
         """A region has a say up to half as far as it sees: beyond, others know better."""
         return np.array([region.depth for region in self.regions]) / 2
 
-    def importance(
-        self, time: float, places: Float[np.ndarray, "place dim"], number: int
-    ) -> Float[np.ndarray, " place"]:
+    def importance(self, places: Float[np.ndarray, "place dim"], number: int) -> Float[np.ndarray, " place"]:
         """How much places count for a region: 1 in its core, half as far away as its word carries, less beyond."""
         reach = self.reach[number]
         if reach == 0:
             return np.ones(len(places))
-        away = self.cuts.distance(self.nearness(np.full(len(places), time), places), number)
+        # Only regions of places leave anything out: when does not matter.
+        away = self.cuts.distance(self.nearness(np.zeros(len(places)), places), number)
         return 1 / (1 + (away / reach) ** 2)
 
     def shares(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Shares:
@@ -204,14 +203,11 @@ def divide(model: Model, data: Observations, *, num_regions: int | None = None, 
 
 
 def divide_places(model: Model, outline: Outline, *, num_regions: int | None = None) -> Division:
-    """The same of rows that are elsewhere, at places that are seen again and again: `rows` of a region are numbers of places.
-
-    Each region is exact: what it might leave out depends on the noise of all of its rows, of which it is told some at a time.
-    """
+    """The same of rows that are elsewhere, at places that are seen again and again: `rows` of a region are numbers of places."""
     plan = (
-        _plan(model, outline, 0.0, with_times=False)
+        _plan(model, outline, with_times=False)
         if num_regions is None
-        else _planned(model, outline, num_regions, 0.0, with_times=False)
+        else _planned(model, outline, num_regions, None, with_times=False)
     )
     times = np.full(len(outline.places), outline.times[0])
     each = np.arange(len(outline.places))
@@ -361,9 +357,7 @@ def _work_of_region(model: Model, data: Observations | Outline, size: int, share
     layout = regular(1, max(1, round(size * data.num_rows / (len(data.places) * num_times))))
     if not share:
         return exact_work(model, size, layout).by_chain * num_times
-    # Rows that are elsewhere have regions that leave nothing out.
-    assert isinstance(data, Observations)
-    most = share * noise_beside(model, data)
+    most = share * noise_beside(model, data.noise_of_places)
     worth = components_worth(model, data.times)
     works = [
         chain_work(model, sizes_within(model, places, Share(most, np.ones(len(places)), worth)), layout)
@@ -372,7 +366,7 @@ def _work_of_region(model: Model, data: Observations | Outline, size: int, share
     return float(np.mean(works)) * num_times
 
 
-def _neighbourhoods(model: Model, data: Observations, size: int) -> Iterator[Float[np.ndarray, "place dim"]]:
+def _neighbourhoods(model: Model, data: Observations | Outline, size: int) -> Iterator[Float[np.ndarray, "place dim"]]:
     """Places that are near each other, so many of them, here and there."""
     points = learn_nearness(model, np.full(len(data.places), data.times[0]), data.places)(
         np.full(len(data.places), data.times[0]), data.places

@@ -26,6 +26,7 @@ from weft.inference.plain import from_plain, to_plain
 from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
 from weft.inference.prediction import LikelihoodEmission, Marginals
 from weft.inference.queries import checked_rows
+from weft.inference.reduced import Share, components_worth
 from weft.inference.regional import (
     Conditioned,
     RegionalPosterior,
@@ -35,6 +36,7 @@ from weft.inference.regional import (
     filtered_at,
     log_evidence_of,
     marginals_at,
+    share_of_region,
 )
 from weft.inference.rows_on_disk import EVER, RowsOnDisk, Span, join_parts, write_part
 from weft.inference.sites import check_problem
@@ -50,13 +52,14 @@ FAR_APART = 2.0
 
 
 class RegionOnDisk(NamedTuple):
-    """What one region is made of, wherever it is asked: its places, and which cells they are in."""
+    """What one region is made of, wherever it is asked: its places, which cells they are in, and what it may leave unexplained there."""
 
     model: Model
     engine: str | Engine
     cells: tuple[int, ...]
     places: Int[np.ndarray, " place"]
     is_core: Bool[np.ndarray, " place"]
+    share: Share | None
 
     def conditioned(self, rows: RowsOnDisk, span: Span) -> Conditioned:
         is_seen = np.zeros(len(rows.places), dtype=bool)
@@ -64,7 +67,15 @@ class RegionOnDisk(NamedTuple):
         # Where all its rows are far away, it is told all of them.
         data = rows.read(self.cells, is_seen, span) or rows.read(self.cells, is_seen)
         assert data is not None
-        return Conditioned(self.model, Told(data, data.places, None), self.engine)
+        return Conditioned(self.model, self.told(data, rows.places[self.places]), self.engine)
+
+    def told(self, data: Observations, places: Float[np.ndarray, "place dim"]) -> Told:
+        """Some of the region's rows; what it stands on where it leaves something out are all of its `places`, as with all rows."""
+        if self.share is None:
+            return Told(data, data.places, None)
+        seen = place_numbers(places, data.places)
+        order = np.concatenate([seen, np.setdiff1d(np.arange(len(places)), seen)])
+        return Told(data, places[order], self.share._replace(importance=self.share.importance[order]))
 
 
 def _answer(
@@ -198,11 +209,28 @@ class PosteriorOnDisk(Posterior):
     def _region(self, number: int) -> RegionOnDisk:
         region = self.division.regions[number]
         cells = np.unique(self._cell_of_place[region.rows])
-        return RegionOnDisk(self.model, self.engine, tuple(cells.tolist()), region.rows, region.is_core)
+        share = None
+        if self.division.share > 0:
+            noise = None if self._noise_of_places is None else self._noise_of_places[region.rows]
+            places = self.stored.places[region.rows]
+            share = share_of_region(self.model, self.division, number, places, noise, self._worth)
+        return RegionOnDisk(self.model, self.engine, tuple(cells.tolist()), region.rows, region.is_core, share)
+
+    def _tell(self, number: int, data: Observations) -> Told:
+        region = self._region(number)
+        return region.told(data, self.stored.places[region.places])
 
     @functools.cached_property
     def _cell_of_place(self) -> Int[np.ndarray, " place"]:
         return cells_of_places(self.division, len(self.stored.places))
+
+    @functools.cached_property
+    def _noise_of_places(self) -> Float[np.ndarray, " place"] | None:
+        return self.stored.noise_of_places()
+
+    @functools.cached_property
+    def _worth(self) -> Float[np.ndarray, " component"]:
+        return components_worth(self.model, self.times)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_cell_of_place"}
@@ -249,7 +277,7 @@ class PosteriorOnDisk(Posterior):
             rows = np.flatnonzero(np.isin(place, region.rows))
             regions.append(Region(rows, np.isin(place[rows], region.rows[region.is_core]), region.depth))
         division = dataclasses.replace(self.division, regions=tuple(regions))
-        return RegionalPosterior(self.model, division, data, engine=self.engine)
+        return RegionalPosterior(self.model, division, data, engine=self.engine, tell=self._tell)
 
     # --- more rows, other rows, files
 
@@ -281,7 +309,9 @@ class PosteriorOnDisk(Posterior):
         return PosteriorOnDisk(self.model, division, rows, engine=self.engine)
 
     def given_only(self, data: Observations) -> RegionalPosterior:
-        return condition_regions(self.model, data, num_regions=self.num_regions, engine=self.engine)
+        return condition_regions(
+            self.model, data, num_regions=self.num_regions, share=self.division.share, engine=self.engine
+        )
 
     def emission(self, times: ArrayLike, places: ArrayLike, extra: RowExtras) -> LikelihoodEmission:
         return LikelihoodEmission(self.model.likelihood, extra)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.data.observations import Observations
 from weft.inference.closed_prior import closed_covariance
 from weft.inference.prior import time_variances_at
 from weft.kernels.base import Kernel
@@ -59,10 +58,13 @@ def components_worth(model: Model, times: Float[np.ndarray, " time"]) -> Float[n
     return np.array(found) * np.mean(time_variances_at(model, times[:: max(1, len(times) // 100)]), axis=0)
 
 
-def noise_beside(model: Model, data: Observations) -> float:
-    """The noise variance of a usual row."""
+def noise_beside(model: Model, noise_of_places: Float[np.ndarray, " place"] | None) -> float:
+    """The noise variance of a row of a usual place, where rows of places bring so much of their own.
+
+    By places, because the rows may be in many files: each tells the means of its own.
+    """
     if isinstance(model.likelihood, Gaussian):
-        own = 0.0 if data.noise_variance is None else np.asarray(data.noise_variance)
+        own = 0.0 if noise_of_places is None else noise_of_places
         return float(np.median(float(model.likelihood.variance) + own))
     return NOISE_OF_OTHERS * sum(float(part.variance) for part in model.components)
 

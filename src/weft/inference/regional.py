@@ -55,6 +55,7 @@ __all__ = [
     "filtered_at",
     "log_evidence_of",
     "marginals_at",
+    "share_of_region",
 ]
 
 logger = logging.getLogger("weft")
@@ -103,13 +104,21 @@ class RegionalPosterior(Posterior):
     kind: ClassVar[str] = "regional"
 
     def __init__(
-        self, model: Model, division: Division, data: Observations, *, engine: str | Engine, with_rows: bool = True
+        self,
+        model: Model,
+        division: Division,
+        data: Observations,
+        *,
+        engine: str | Engine,
+        with_rows: bool = True,
+        tell: "Callable[[int, Observations], Told] | None" = None,
     ):
         self._model = model
         self.division = division
         self.engine = engine
         self._data = data
         self._with_rows = with_rows
+        self._tell = tell
 
     @property
     def model(self) -> Model:
@@ -157,7 +166,7 @@ class RegionalPosterior(Posterior):
 
     @functools.cached_property
     def _here(self) -> "_RegionsHere":
-        return _RegionsHere(self.model, self.division, self._data, self.engine)
+        return _RegionsHere(self.model, self.division, self._data, self.engine, self._tell)
 
     @functools.cached_property
     def _held_regions(self) -> tuple[Executor, dict[int, Any]]:
@@ -433,6 +442,19 @@ class Told(NamedTuple):
     share: Share | None
 
 
+def share_of_region(
+    model: Model,
+    division: Division,
+    number: int,
+    places: Float[np.ndarray, "place dim"],
+    noise_of_places: Float[np.ndarray, " place"] | None,
+    worth: Float[np.ndarray, " component"],
+) -> Share:
+    """What a region may leave unexplained at these places, all that it sees at any time, whose rows bring so much noise."""
+    most = division.share * noise_beside(model, noise_of_places)
+    return Share(most, division.importance(places, number), worth)
+
+
 class Conditioned:
     """One region given what it is told, conditioned as it is asked."""
 
@@ -503,8 +525,15 @@ class _RegionsHere:
     It knows nothing of the posterior, which could not be let go the moment nobody needs it.
     """
 
-    def __init__(self, model: Model, division: Division, data: Observations, engine: str | Engine):
-        self.model, self.division, self.data, self.engine = model, division, data, engine
+    def __init__(
+        self,
+        model: Model,
+        division: Division,
+        data: Observations,
+        engine: str | Engine,
+        tell: Callable[[int, Observations], Told] | None,
+    ):
+        self.model, self.division, self.data, self.engine, self.tell = model, division, data, engine, tell
         most = max(len(region.rows) for region in division.regions)
         each = max(BYTES_A_ROW * most, 8 * most**2 if division.nearness.with_times else 0)
         # All or few: of all but some, those that a pass comes to next were let go for those it has just asked.
@@ -531,11 +560,12 @@ class _RegionsHere:
         seen, so that one size serves all regions.
         """
         data = take_rows(self.data, self.division.regions[number].rows)
+        if self.tell is not None:
+            return self.tell(number, data)
         more = self._most_places - len(data.places)
         if self.division.share > 0:
-            most = self.division.share * noise_beside(self.model, data)
-            importance = self.division.importance(data.times[0], data.places, number)
-            return Told(data, data.places, Share(most, importance, self._worth))
+            share = share_of_region(self.model, self.division, number, data.places, data.noise_of_places, self._worth)
+            return Told(data, data.places, share)
         if more <= 0:
             return Told(data, data.places, None)
         everywhere = self.data.places

@@ -19,7 +19,7 @@ from weft.data.schema import Numbers, Schema, check_arrays
 
 __all__ = ["PartOnDisk", "RowsOnDisk", "Span", "join_parts", "write_part"]
 
-ROW, PLACE, TIME, VALUE = "row", "place", "times", "values"
+ROW, PLACE, TIME, VALUE, NOISE = "row", "place", "times", "values", "noise_variance"
 TYPES: dict[str, np.dtype] = dict.fromkeys([ROW, PLACE], np.dtype("<i4")) | dict.fromkeys(
     [TIME, VALUE, *ROW_EXTRAS], np.dtype("<f8")
 )
@@ -129,6 +129,16 @@ class RowsOnDisk:
                 for name, column in self.columns.items():
                     found[name].append(column.read(first, last)[kept])
         return {name: np.concatenate(pieces) for name, pieces in found.items()}
+
+    def noise_of_places(self) -> Float[np.ndarray, " place"] | None:
+        """The mean of the noise variances that rows of each place bring; None where they bring none."""
+        if NOISE not in self.columns:
+            return None
+        whole, counts = np.zeros(len(self.places)), np.zeros(len(self.places))
+        for place, noise in zip(self.columns[PLACE].chunks(), self.columns[NOISE].chunks(), strict=True):
+            whole += np.bincount(place, noise, len(self.places))
+            counts += np.bincount(place, minlength=len(self.places))
+        return whole / counts
 
     def with_more(self, more: "RowsOnDisk") -> "RowsOnDisk":
         """These rows, then those of `more`, whose places are these and others after them."""
