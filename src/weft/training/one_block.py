@@ -21,6 +21,7 @@ from weft.engines.base import Engine
 from weft.engines.cpu import CpuEngine
 from weft.engines.cpu.problem import Problem, make_problem
 from weft.engines.cpu.series import BySweeps
+from weft.engines.cpu.shared_places import SharedPlaces, value_and_slopes_at_places
 from weft.inference.sites import NOISE_FLOOR
 from weft.kernels.closed_forms import lower_triangle
 from weft.state_space.chain import Chain, ComponentChain, Rows
@@ -28,18 +29,21 @@ from weft.training.padding import PaddedBlock
 
 __all__ = [
     "AlongChain",
+    "AtPlaces",
     "ChainPieces",
     "FactoredMatrix",
     "InChain",
     "InMatrix",
     "MatrixPieces",
     "Pieces",
+    "PlacePieces",
     "chain_and_weights",
     "chain_slopes",
     "covariance_of",
     "covariance_slopes",
     "factor_matrix",
     "matrix_slopes",
+    "place_slopes",
     "value_and_slopes",
     "value_of",
 ]
@@ -50,6 +54,12 @@ class InChain(NamedTuple):
 
     weights: Float[AnyArray, "*block place _"]
     variances: Float[AnyArray, "*block place"]
+
+
+class AtPlaces(NamedTuple):
+    """A kernel of space where the state of a chain is what it is at the places: its covariance there."""
+
+    covariance: Float[AnyArray, "*block place place"]
 
 
 class AlongChain(NamedTuple):
@@ -73,6 +83,14 @@ class ChainPieces(NamedTuple):
     variance: list[Float[AnyArray, "*block"]]
 
 
+class PlacePieces(NamedTuple):
+    """The same where all components stand at the places themselves."""
+
+    space: list[AtPlaces]
+    time: list[AlongChain]
+    variance: list[Float[AnyArray, "*block"]]
+
+
 class MatrixPieces(NamedTuple):
     """The same where a block is one matrix over its rows."""
 
@@ -81,11 +99,12 @@ class MatrixPieces(NamedTuple):
     variance: list[Float[AnyArray, "*block"]]
 
 
-Pieces = ChainPieces | MatrixPieces
+Pieces = ChainPieces | PlacePieces | MatrixPieces
 
 
 def value_of(pieces: Pieces, noise: float, block: PaddedBlock, engine: Engine) -> float:
     """The log evidence of one block whose noise has this variance."""
+    assert not isinstance(pieces, PlacePieces)
     if isinstance(pieces, MatrixPieces):
         return _by_matrix(pieces, noise, block)[0]
     if isinstance(engine, CpuEngine):
@@ -100,6 +119,8 @@ def value_and_slopes(
     """The same with its slopes, that in the variance of the noise last."""
     if isinstance(pieces, MatrixPieces):
         return _by_matrix(pieces, noise, block)
+    if isinstance(pieces, PlacePieces):
+        return _at_places(pieces, noise, block)
     if isinstance(engine, CpuEngine):
         return _by_sweeps(pieces, noise, block, engine)
     value, (slopes, of_noise) = _compiled_value_and_slopes((pieces, jnp.asarray(noise)), block, engine)
@@ -188,6 +209,55 @@ def chain_and_weights(pieces: ChainPieces, block: PaddedBlock) -> tuple[Chain, A
         parts.append(dataclasses.replace(along.chain, num_pseudo=across.weights.shape[1]))
         weights.append(numbers.sqrt(variance) * across.weights)
     return Chain(tuple(parts), block.grid.step_number), numbers.concatenate(weights, axis=1)
+
+
+# --- in the coordinates of the places
+# ----------------------------------------------------------------------------------------
+
+
+def _at_places(
+    pieces: PlacePieces, given: float, block: PaddedBlock
+) -> tuple[float, PlacePieces, Float[np.ndarray, ""]]:
+    place, time = np.asarray(block.place_of_row)[block.present], np.asarray(block.time_of_row)[block.present]
+    signal = np.zeros(len(block.present))
+    for variance, across, along in zip(pieces.variance, pieces.space, pieces.time, strict=True):
+        signal[block.present] += variance * np.diagonal(across.covariance)[place] * along.variances[time]
+    noise = _noise_of(given, signal, block)
+    values, precision = np.zeros((2, len(pieces.time[0].variances), len(block.places)))
+    values[time, place], precision[time, place] = block.values[block.present], noise.precision[block.present]
+    total, slope = value_and_slopes_at_places(
+        [along.chain for along in pieces.time],
+        [variance * across.covariance for variance, across in zip(pieces.variance, pieces.space, strict=True)],
+        block.grid.step_number,
+        values,
+        precision,
+    )
+    of_noise, is_floor = slope.noise[time, place], noise.is_floor[block.present]
+    of_signal = np.zeros_like(values)
+    # Where the signal sets the floor of the noise, the noise moves with the signal.
+    of_signal[time, place] = NOISE_FLOOR * is_floor * of_noise
+    of_pieces = place_slopes(pieces, slope, of_signal)
+    return total + noise.log_constant, of_pieces, np.asarray(np.sum(of_noise * (1 - is_floor)))
+
+
+def place_slopes(
+    pieces: PlacePieces, slope: SharedPlaces, of_signal: Float[np.ndarray, "time place"]
+) -> PlacePieces:
+    """Slopes in the pieces from those in each component's matrices and covariance, and in the variance of f at each row."""
+    space, times, variances = [], [], []
+    each = np.arange(of_signal.shape[1])
+    for given, across, along, own, of_places in zip(
+        pieces.variance, pieces.space, pieces.time, slope.components, slope.covariances, strict=True
+    ):
+        variance, at_places = float(given), np.diagonal(across.covariance)
+        by_place, by_time = along.variances @ of_signal, of_signal @ at_places
+        of_covariance = variance * of_places
+        of_covariance[each, each] += variance * by_place
+        variances.append(np.asarray(np.sum(of_places * across.covariance) + by_place @ at_places))
+        space.append(AtPlaces(of_covariance))
+        matrices = {name: getattr(own, name) for name in ("transition", "process_noise", "initial", "readout")}
+        times.append(AlongChain(dataclasses.replace(along.chain, **matrices), variance * by_time))
+    return PlacePieces(space, times, variances)
 
 
 # --- by one matrix over the rows

@@ -18,6 +18,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from weft.engines.base import Engine
+from weft.engines.cpu import CpuEngine
+from weft.engines.cpu.shared_places import fits_in_memory
 from weft.engines.dense import DenseEngine
 from weft.inference.fields import Natural
 from weft.inference.prior import TimeGrid, component_chain, time_variances
@@ -38,11 +40,13 @@ from weft.state_space.basis import AllPlaces, has_own_features, reduce_space
 from weft.state_space.chain import ComponentChain
 from weft.training.one_block import (
     AlongChain,
+    AtPlaces,
     ChainPieces,
     InChain,
     InMatrix,
     MatrixPieces,
     Pieces,
+    PlacePieces,
     value_and_slopes,
     value_of,
 )
@@ -68,10 +72,14 @@ _QUICKLY = {"xla_backend_optimization_level": 0}
 
 
 class Batch(NamedTuple):
-    """Some blocks of one shape, their arrays stacked; the last batch may repeat a block, which does not count."""
+    """Some blocks of one shape, their arrays stacked; the last batch may repeat a block, which does not count.
+
+    `is_once` tells that no place has two rows at one time.
+    """
 
     blocks: PaddedBlock
     num_blocks: int
+    is_once: bool
 
     @property
     def singly(self) -> list[PaddedBlock]:
@@ -85,8 +93,14 @@ def make_batches(blocks: Sequence[PaddedBlock]) -> list[Batch]:
     for numbers in np.array_split(np.arange(len(blocks)), count):
         some = [blocks[number] for number in numbers]
         whole = some + some[-1:] * (-(-len(blocks) // count) - len(some))
-        batches.append(Batch(jax.tree.map(lambda *each: np.stack(each), *whole), len(some)))
+        stacked = jax.tree.map(lambda *each: np.stack(each), *whole)
+        batches.append(Batch(stacked, len(some), all(_has_rows_once(block) for block in some)))
     return batches
+
+
+def _has_rows_once(block: PaddedBlock) -> bool:
+    number = np.asarray(block.time_of_row) * len(block.places) + np.asarray(block.place_of_row)
+    return bool(np.all(np.bincount(number[block.present]) <= 1))
 
 
 class Slopes(NamedTuple):
@@ -122,7 +136,7 @@ def has_closed_kernels(model: Model, width: int) -> bool:
 def evidence_of(model: Model, batch: Batch, engine: Engine) -> Float[np.ndarray, " block"]:
     """Of an exact model with Gaussian noise, block by block."""
     assert isinstance(model.likelihood, Gaussian)
-    noise, pieces = float(model.likelihood.variance), _of_kernels(model, batch.blocks, engine).pieces
+    noise, pieces = float(model.likelihood.variance), _of_kernels(model, batch, engine, is_whitened=True).pieces
     return np.array(
         [value_of(_entry(pieces, number), noise, block, engine) for number, block in enumerate(batch.singly)]
     )
@@ -131,7 +145,7 @@ def evidence_of(model: Model, batch: Batch, engine: Engine) -> Float[np.ndarray,
 def slopes_of(model: Model, batch: Batch, engine: Engine) -> tuple[Float[np.ndarray, " block"], Slopes]:
     """The same with its slopes."""
     assert isinstance(model.likelihood, Gaussian)
-    noise, kernels = float(model.likelihood.variance), _of_kernels(model, batch.blocks, engine)
+    noise, kernels = float(model.likelihood.variance), _of_kernels(model, batch, engine)
     found = [
         value_and_slopes(_entry(kernels.pieces, number), noise, block, engine)
         for number, block in enumerate(batch.singly)
@@ -153,7 +167,7 @@ def sited_slopes_of(
     model: Model, batch: Batch, engine: Engine, *, starts: Sequence[Natural | None], tolerance: float
 ) -> WithSites:
     """The variational bound of an exact model with any likelihood, block by block, with its slopes."""
-    kernels = _of_kernels(model, batch.blocks, engine)
+    kernels = _of_kernels(model, batch, engine, is_whitened=True)
     found = [
         bound_and_slopes(
             _entry(kernels.pieces, number), model.likelihood, block, engine, start=start, tolerance=tolerance
@@ -192,18 +206,22 @@ class _OfKernels(NamedTuple):
     pieces: Pieces
 
 
-def _of_kernels(model: Model, blocks: PaddedBlock, engine: Engine) -> _OfKernels:
-    components = model.components
+def _of_kernels(model: Model, batch: Batch, engine: Engine, *, is_whitened: bool = False) -> _OfKernels:
+    """The state of a chain is whitened where `is_whitened` says so, and where a kernel or the rows ask for it."""
+    components, blocks = model.components, batch.blocks
+    kind: type[ChainPieces | PlacePieces | MatrixPieces]
     if isinstance(engine, DenseEngine):
         row_places = np.take_along_axis(blocks.places, np.asarray(blocks.place_of_row)[:, :, None], axis=1)
         of_places, of_times = EachWithEach(row_places), EachWithEach(np.asarray(blocks.grid.times)[:, :, None])
         space = [_in_matrix(component.space, of_places) for component in components]
         time = [_in_matrix(component.time, of_times) for component in components]
+        kind = MatrixPieces
     else:
         pairs = EachWithEach(np.asarray(blocks.places))
-        space = [_in_chain(component.space, pairs) for component in components]
         time = [_along_chain(component.time, blocks.grid) for component in components]
-    kind = MatrixPieces if isinstance(engine, DenseEngine) else ChainPieces
+        is_apart = is_whitened or not _stand_at_places(model, batch, engine, time)
+        space = [(_in_chain if is_apart else _at_places)(component.space, pairs) for component in components]
+        kind = ChainPieces if is_apart else PlacePieces
     count = len(blocks.values)
     pieces: Pieces = kind(
         [of.piece for of in space],
@@ -211,6 +229,28 @@ def _of_kernels(model: Model, blocks: PaddedBlock, engine: Engine) -> _OfKernels
         [np.full(count, component.variance) for component in components],
     )
     return _OfKernels(space, time, pieces)
+
+
+def _stand_at_places(model: Model, batch: Batch, engine: Engine, time: Sequence["_OfKernel"]) -> bool:
+    """Whether the state may be what components are at the places: none has fewer features of its own, and a row is all of its place."""
+    num_times, (num_places, width) = batch.blocks.grid.times.shape[1], batch.blocks.places.shape[1:]
+    num_latent = sum(of.piece.chain.readout.shape[-1] for of in time)
+    return (
+        isinstance(engine, CpuEngine)
+        and batch.is_once
+        and fits_in_memory(num_times, num_places, num_latent)
+        and all(
+            has_closed_form(component.space) and not has_own_features(component.space, width)
+            for component in model.components
+        )
+    )
+
+
+def _at_places(kernel: Kernel, pairs: EachWithEach) -> _OfKernel:
+    form = closed_form(kernel, pairs)
+    return _OfKernel(
+        AtPlaces(pairs.matrices(form.value)), lambda slopes: form.pull_back(pairs.pair_slopes(slopes.covariance))
+    )
 
 
 def _in_matrix(kernel: Kernel, pairs: EachWithEach) -> _OfKernel:

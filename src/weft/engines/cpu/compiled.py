@@ -24,6 +24,7 @@ from weft.engines.cpu.blas import OPTIONS
 from weft.engines.cpu.blocks import Adjoint, Belief, Frame
 from weft.engines.cpu.draws import Draws, KeptDraws, run_draws_backward, run_draws_forward
 from weft.engines.cpu.filter import Kept, Series, Stretch, run_forward
+from weft.engines.cpu.places import AtPlaces, KeptAtPlaces, PlaceSlopes, PlaceWork, run_at_places
 from weft.engines.cpu.rows import Observed
 from weft.engines.cpu.switches import (
     Met,
@@ -83,6 +84,19 @@ def switch_kernels() -> SwitchKernels:
     """The same where rows are taken by switches, compiled apart: those who have no such rows wait for none of it."""
     with _lock:
         return _switch_kernels()
+
+
+def place_kernel() -> Callable[..., tuple[float, int]]:
+    """The same for components at the same places, which most models are learned by."""
+    with _lock:
+        return _place_kernel()
+
+
+@functools.cache
+def _place_kernel() -> Callable[..., tuple[float, int]]:
+    # Whoever learns then answers, by the sweeps.
+    with _loading() as folder, _compiled_meanwhile(folder, "run_backward"):
+        return _compile(run_at_places, (AtPlaces, KeptAtPlaces, PlaceWork, PlaceSlopes))
 
 
 @functools.cache
@@ -145,6 +159,7 @@ KERNEL_FILES = (
     "work",
     "filter",
     "adjoint",
+    "places",
     "switches",
     "draws",
     "compiled",

@@ -30,7 +30,7 @@ from weft.engines.cpu.problem import Component, Problem, forward_sweep, make_ask
 from weft.engines.cpu.sweeps import Filter
 from weft.engines.cpu.switches import Met, SwitchedRows, SwitchedSeries, Switches, make_switches
 from weft.engines.cpu.threads import available_threads, run_both, single_blas_thread
-from weft.state_space.chain import Rows
+from weft.state_space.chain import ComponentChain, Rows
 
 # A sum over many times has a place's variance of times without its row in it, and what the row sees is smaller by its precision times
 # that variance: as many digits are lost of the difference.
@@ -339,9 +339,29 @@ def component_gradient(
     if meeting is not None:
         initial += meeting.initial[number]
         basis += 2 * meeting.initial[number] @ part.initial
-    scale = np.square(part.readout) * np.maximum(np.diagonal(part.initial), np.finfo(np.float64).tiny)
+    return ComponentGradient(transition, process_noise, initial, _from_basis(part, basis))
+
+
+def readout_slopes(
+    part: Component | ComponentChain,
+    transition: Float[np.ndarray, "step latent latent"],
+    process_noise: Float[np.ndarray, "step latent latent"],
+    initial: Float[np.ndarray, "latent latent"],
+) -> Float[np.ndarray, " latent"]:
+    """The gradient in a readout from those in the matrices of a chain that begins at its first time."""
+    a, q = np.asarray(part.transition), np.asarray(part.process_noise)
+    basis = np.einsum("sde,sfe->df", transition, a) - np.einsum("sed,sef->df", a, transition)
+    basis += 2 * np.einsum("sde,sef->df", process_noise, q) + 2 * initial @ np.asarray(part.initial)
+    return _from_basis(part, basis)
+
+
+def _from_basis(
+    part: Component | ComponentChain, basis: Float[np.ndarray, "latent latent"]
+) -> Float[np.ndarray, " latent"]:
+    """The gradient in the readout from that in a change of basis."""
+    readout, initial = np.asarray(part.readout), np.asarray(part.initial)
+    scale = np.square(readout) * np.maximum(np.diagonal(initial), np.finfo(np.float64).tiny)
     if not scale.any():
         # The sign of a component does not matter, so where its readout is zero so is the gradient.
-        return ComponentGradient(transition, process_noise, initial, np.zeros(latent))
-    share = np.divide(scale, part.readout, out=np.zeros(latent), where=part.readout != 0) / scale.sum()
-    return ComponentGradient(transition, process_noise, initial, share @ basis)
+        return np.zeros(len(readout))
+    return np.divide(scale, readout, out=np.zeros(len(readout)), where=readout != 0) / scale.sum() @ basis
