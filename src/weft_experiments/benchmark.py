@@ -6,6 +6,7 @@ state-space model with all places, and pseudo-points in a state-space model. Bey
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -23,12 +24,11 @@ from weft.training.fitting import LARGE
 from weft_experiments import benchmark_page, pictures
 from weft_experiments.dense import dense_bound, exact_log_evidence
 from weft_experiments.options import RunOptions
-from weft_experiments.results import Results, check, number, say
+from weft_experiments.results import Results, Steps, check, number, say
 from weft_experiments.synthetic import (
     KERNELS,
     LAYOUTS,
     VARIANTS,
-    Problem,
     Variant,
     components_of,
     make_kernel,
@@ -43,16 +43,15 @@ page = benchmark_page.page
 
 # The largest dense matrix, by rows; and by pseudo-points over all times where the dense bound is computed as well.
 DENSE_ROWS, DENSE_PSEUDO = 10_000, 1000
-# A timing that would take longer than this many seconds, by the last one and the number of times, is left out.
-TOO_LONG = 120.0
+# A timing that would take more processor seconds than this, by the last one and the number of times, is left out.
+TOO_LONG = 300.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is timed: numbers of times and of pseudo-points (None is all places), where with gradient, and for how long."""
+    """What is timed: numbers of times and of pseudo-points (None is all places), which with gradient, and for how long."""
 
     num_times: tuple[int, ...]
-    gradient_times: tuple[int, ...]
     gradient_pseudo: tuple[int | None, ...]
     num_pseudo: tuple[int, ...]
     dense_rows: int
@@ -61,9 +60,8 @@ class Plan:
     picture_times: int
 
 
-PAPER = benchmark_page.PAPER_TIMES
-FULL = Plan(PAPER, PAPER, (None, 5, 10, 20), (5, 10, 20), DENSE_ROWS, 50, 2.0, 100)
-QUICK = Plan((40,), (40,), (20,), (5, 20), 2000, 3, 0.1, 20)
+FULL = Plan(benchmark_page.PAPER_TIMES, (None, 5, 10, 20), (5, 10, 20), DENSE_ROWS, 50, 0.5, 100)
+QUICK = Plan((40,), (20,), (5, 20), 2000, 3, 0.1, 20)
 
 
 def plan_of(options: RunOptions) -> Plan:
@@ -79,50 +77,54 @@ def plan_of(options: RunOptions) -> Plan:
 
 
 def measure(options: RunOptions) -> Results:
-    plan, variant = plan_of(options), VARIANTS[options.variant]
+    plan, variant, steps = plan_of(options), VARIANTS[options.variant], Steps("benchmark", options)
     rows: list[dict[str, Any]] = []
-    pace = Pace()
+    left_out: list[str] = []
     for layout, kernel, num_times in itertools.product(LAYOUTS, KERNELS, plan.num_times):
-        problem = make_problem(variant, kernel, layout, num_times, options.seed)
-        rows.extend(measure_problem(plan, variant, layout, kernel, num_times, problem, pace))
-        say(f"benchmark: {layout}, {kernel}, {num_times:,} times")
+        step = f"{layout}, {kernel}, {num_times:,} times"
+        work = functools.partial(measure_problem, plan, variant, (layout, kernel, num_times), options.seed, rows)
+        found = steps.once(step, work)
+        rows, left_out = rows + found["rows"], left_out + found["left_out"]
+        # Nobody needs the programs of this length again, and a process cannot hold those of all lengths: it may map only so
+        # many pieces of memory.
+        jax.clear_caches()
+        say(f"benchmark: {step}")
     shown = pictures.draw_posteriors(variant, plan.picture_times, options.seed, options.output)
     results = {
         "settings": dataclasses.asdict(plan),
         "rows": rows,
-        "left_out": pace.left_out,
+        "left_out": left_out,
         "pictures": shown,
         "figures": benchmark_page.draw(rows, options.output),
     }
     return {**results, "checks": checks(rows, shown)}
 
 
-class Pace:
-    """Seconds a time of each method so far, by which hopelessly long timings are known beforehand."""
-
-    def __init__(self) -> None:
-        self.seconds_a_time: dict[tuple[Any, ...], float] = {}
-        self.left_out: list[str] = []
-
-    def allows(self, what: tuple[Any, ...], num_times: int) -> bool:
-        expected = self.seconds_a_time.get(what, 0.0) * num_times
-        if expected > TOO_LONG:
-            self.left_out.append(
-                f"{', '.join(str(part) for part in what if part is not None)}, {num_times:,} times (about {expected:.0f} s)"
-            )
-        return expected <= TOO_LONG
-
-    def record(self, what: tuple[Any, ...], num_times: int, seconds: float) -> None:
-        self.seconds_a_time[what] = seconds / num_times
+def expected_seconds(rows: list[dict[str, Any]], row: dict[str, Any], field: str) -> float:
+    """What a method would take by what it took before, in processor seconds; 0 where nothing is known of it."""
+    same = {name: row[name] for name in ("layout", "kernel", "method", "num_pseudo")}
+    before = [earlier for earlier in select(rows, **same) if field in earlier]
+    return before[-1][field] / before[-1]["num_times"] * row["num_times"] if before else 0.0
 
 
 def measure_problem(
-    plan: Plan, variant: Variant, layout: str, kernel: str, num_times: int, problem: Problem, pace: Pace
-) -> list[dict[str, Any]]:
-    """All methods on one set of rows; a method that would take too long is left out."""
+    plan: Plan, variant: Variant, where: tuple[str, str, int], seed: int, before: list[dict[str, Any]]
+) -> Results:
+    """All methods on one set of rows; what would take too long, by the rows measured before, is left out and named."""
+    layout, kernel, num_times = where
+    problem = make_problem(variant, kernel, layout, num_times, seed)
     components, repeats = components_of(variant, kernel), Repeats(plan.max_repeats, plan.max_seconds)
     common = {"layout": layout, "kernel": kernel, "num_times": num_times, "num_rows": problem.num_rows}
-    found = []
+    found, left_out = [], []
+
+    def allowed(row: dict[str, Any], field: str) -> bool:
+        expected = expected_seconds(before, row, field)
+        if expected > TOO_LONG:
+            of = " with gradient" if field.startswith("gradient") else ""
+            name = f"{layout}, {kernel}, {benchmark_page.method_name(row)}{of}"
+            left_out.append(f"{name}, {num_times:,} times (about {expected:.0f} s)")
+        return expected <= TOO_LONG
+
     if problem.num_rows <= plan.dense_rows:
         timed = least_seconds(
             lambda: exact_log_evidence(components, variant.smoothness, problem), repeats, warm_up=False
@@ -134,22 +136,17 @@ def measure_problem(
     for size in (None, *plan.num_pseudo) if layout == "grid" else plan.num_pseudo:
         points = None if size is None else pseudo_points(variant, layout, size)
         model = Model(make_kernel(variant, kernel), Gaussian(0.0), points)
-        method = "state space" if size is None else "pseudo-points"
-        what = (layout, kernel, method, size)
-        if not pace.allows(what, num_times):
+        row = {**common, "method": "state space" if size is None else "pseudo-points", "num_pseudo": size}
+        if not allowed(row, "processor_seconds"):
             continue
         timed = least_seconds(evaluation(model, data), repeats)
-        pace.record(what, num_times, timed.seconds)
-        row = {**common, "method": method, "num_pseudo": size, "log_evidence": timed.value, **spent(timed)}
-        with_gradient = num_times in plan.gradient_times and size in plan.gradient_pseudo
-        if with_gradient and pace.allows((*what, "gradient"), num_times):
-            timed = least_seconds(differentiation(model, data), repeats)
-            row |= spent(timed, "gradient_")
-            pace.record((*what, "gradient"), num_times, timed.seconds)
+        row |= {"log_evidence": timed.value, **spent(timed)}
+        if size in plan.gradient_pseudo and allowed(row, "gradient_processor_seconds"):
+            row |= spent(least_seconds(differentiation(model, data), repeats), "gradient_")
         if points is not None and len(points) * num_times * len(components) <= DENSE_PSEUDO:
             row["dense_bound"] = dense_bound(components, variant.smoothness, problem, points).log_evidence
         found.append({**row, "grouping_seconds": grouping.seconds})
-    return found
+    return {"rows": found, "left_out": left_out}
 
 
 def spent(timed: Timed, prefix: str = "") -> dict[str, float]:

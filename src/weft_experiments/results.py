@@ -75,7 +75,7 @@ def measured_page(name: str, experiment: ModuleType, options: RunOptions) -> pat
     begun, stopwatch = datetime.datetime.now(datetime.UTC), time.perf_counter()
     steps = Steps(name, options)
     before = steps.spent
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    load = load_average(1)
     with jax.enable_x64(True):
         results = experiment.measure(options)
     results = {
@@ -92,6 +92,7 @@ def measured_page(name: str, experiment: ModuleType, options: RunOptions) -> pat
             "peak_memory_bytes": max(before["peak_memory_bytes"], peak_memory()),
             "machine": machine(),
             "load_before": load,
+            "load_after": load_average(15),
             "versions": versions(),
         },
     }
@@ -172,6 +173,11 @@ def peak_memory() -> int:
     except ImportError:
         return 0
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def load_average(minutes: int) -> float | None:
+    """How many processes wanted a processor in the last 1, 5 or 15 minutes, where the system counts them."""
+    return os.getloadavg()[(1, 5, 15).index(minutes)] if hasattr(os, "getloadavg") else None
 
 
 def machine() -> dict[str, Any]:
@@ -271,8 +277,10 @@ def provenance(results: Results) -> str:
     ]
     load = measured["load_before"]
     if load is not None and load > 0.5:
+        after = measured.get("load_after")
+        later = "" if after is None else f", {after:.1f} in its last quarter of an hour, itself included"
         lines.append(
-            f"Other work was running on it ({load:.1f} processes wanted a processor when this began), "
+            f"Other work was running on it ({load:.1f} processes wanted a processor when this began{later}), "
             "so times are upper limits and only their ratios say much."
         )
     lines.append("Versions: " + ", ".join(f"{name} {version}" for name, version in measured["versions"].items()) + ".")

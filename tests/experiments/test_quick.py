@@ -94,8 +94,11 @@ def test_apartments(tmp_path):
         assert row["log_evidence"] > row["start_log_evidence"]
         assert row["mean_negative_log_density_latent_only"] > row["mean_negative_log_density"]
     # Values are standardised, so that their mean, with its deviation, would have a density of about -1.4.
-    assert 0 < results["beyond"]["standardised_rmse"] < 1.5
-    assert results["beyond"]["mean_negative_log_density"] < 2.5
+    for found in results["beyond"]:
+        assert 0 < found["standardised_rmse"] < 1.5
+        assert found["mean_negative_log_density"] < 2.5
+    assert not results["beyond"][1]["habits"]
+    assert results["beyond"][2]["num_regions"] == 0
     assert "## Beyond the paper" in (tmp_path / "out" / "README.md").read_text()
 
 
