@@ -68,6 +68,20 @@ def check_texts(*, final: bool) -> None:
     require(citation["references"][0]["type"] == "conference-paper", "CITATION.cff names the software and the paper")
 
 
+def read_recipe() -> None:
+    """The conda recipe as rattler-build reads it. Building it takes conda-forge's packages, and is left to the feedstock."""
+    try:
+        import rattler_build
+    except ImportError:
+        print("  --  the conda recipe was not read by rattler-build: pip install py-rattler-build", flush=True)
+        return
+    (variant,) = rattler_build.Stage0Recipe.from_file(ROOT / "recipe" / "recipe.yaml").render()
+    require(
+        "package='weft'" in repr(variant),
+        f"rattler-build reads the conda recipe, which is built on conda-forge: {variant!r}",
+    )
+
+
 def build(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """The wheel, made from the sdist as installers do, and the sdist."""
     run(sys.executable, "-m", "build", "--outdir", folder, ROOT)
@@ -147,6 +161,7 @@ def checklist(pythons: list[str], only: str | None, *, publish: bool) -> None:
         require(clean, "nothing uncommitted")
         require(run("git", "tag", "--points-at", "HEAD").split() == [f"v{version()}"], f"tagged v{version()}")
     check_texts(final=publish)
+    read_recipe()
     with tempfile.TemporaryDirectory() as folder:
         made = pathlib.Path(folder)
         wheel, sdist = build(made / "dist")

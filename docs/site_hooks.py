@@ -70,10 +70,14 @@ def run_notebook(path: pathlib.Path) -> dict[str, str | bytes]:
     quiet = ["--IPKernelApp.log_level=ERROR"]
     if os.environ.get("WEFT_RUN_NOTEBOOKS") != "no":
         nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", extra_arguments=quiet).execute()
+        for cell in [cell for cell in notebook.cells if cell.cell_type == "code"]:
+            # Said once on every machine, and of no interest to whoever reads the page.
+            cell.outputs = [made for made in cell.outputs if not made.get("text", "").startswith("weft: compiling")]
     names = {"unique_key": path.stem, "output_files_dir": path.stem}
     text, made = nbconvert.MarkdownExporter().from_notebook_node(notebook, resources=names)
     offer = f"*A notebook: [download {path.name}]({path.name}).*\n\n"
-    title, _, rest = text.partition("\n\n")
+    # Exporters call every picture "png", which would stand below it.
+    title, _, rest = text.replace("![png](", "![What the cell above draws](").partition("\n\n")
     return {f"{path.stem}.md": f"{title}\n\n{offer}{rest}", **made["outputs"]}
 
 
