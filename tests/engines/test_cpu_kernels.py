@@ -11,7 +11,7 @@ from numpy.testing import assert_allclose
 from weft.engines.cpu import blas, blocks, triangular
 from weft.engines.cpu.blas import OPTIONS, ROUTINES, Factor
 from weft.engines.cpu.blocks import Frame, Structure
-from weft.engines.cpu.shelf import Shelf, make_aligned
+from weft.engines.cpu.shelf import Shelf, aligned, make_aligned
 from weft.engines.cpu.triangular import BLOCK
 
 
@@ -167,6 +167,15 @@ def test_components_of_every_size_move_as_their_matrices_say():
     assert_allclose(read.reshape(3, -1), columns.T @ reader.T, rtol=1e-12, atol=1e-12)
     add_read_in(frame, 3, pulled.reshape(-1), back)
     assert_allclose(back.reshape(size, 3), columns + reader.T @ pulled, rtol=1e-12, atol=1e-12)
+
+
+def test_a_small_matrix_begins_with_a_cache_line():
+    matrix = np.arange(35.0).reshape(5, 7)
+    # Several, because one may lie well by chance.
+    for copy in [aligned(matrix) for _ in range(9)]:
+        assert copy.ctypes.data % 64 == 0
+        np.testing.assert_array_equal(copy, np.arange(35.0))
+        assert not np.shares_memory(copy, matrix)
 
 
 def test_the_shelf_lends_what_was_given_back_and_forgets_what_is_too_much():

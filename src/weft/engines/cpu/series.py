@@ -27,6 +27,7 @@ from weft.engines.cpu.filter import Asked, Series, Sweep
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import Component, Problem, forward_sweep, make_asked, reverse_sweep
+from weft.engines.cpu.shelf import aligned
 from weft.engines.cpu.sweeps import Filter
 from weft.engines.cpu.switches import Met, SwitchedRows, SwitchedSeries, Switches, make_switches
 from weft.engines.cpu.threads import available_threads, run_both, single_blas_thread
@@ -135,7 +136,8 @@ def make_end(
         np.zeros_like(problem.observed.weights),
         *(by_row or (np.empty(0), np.empty(0))),
     )
-    adjoint = Side(np.zeros(problem.size), np.zeros((problem.size, problem.size)))
+    size = problem.size
+    adjoint = Side(aligned(np.zeros(size)), aligned(np.zeros((size, size))).reshape(size, size))
     switches = switches_of(problem, limits, sweep)
     series = (
         Series(sweep, problem.observed, asked)

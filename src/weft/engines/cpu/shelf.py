@@ -9,6 +9,8 @@ from jaxtyping import Float
 
 # Numbers in a cache line.
 LINE = 8
+# Bytes of an array that stays in the first cache or near it.
+IN_CACHE = 2**16
 # At most this much stays with the process between calls.
 MOST_BYTES = 64 * 2**20
 # What is more stays so long after a call: in a fit the next one comes at once.
@@ -18,6 +20,16 @@ SECONDS = 1.0
 def make_aligned(length: int) -> Float[np.ndarray, " length"]:
     """Numbers not yet written, from the start of a cache line: eight at a time then lie in one line, not in two."""
     return _from_line(np.empty(length + LINE), length)
+
+
+def aligned(numbers: Float[np.ndarray, "..."]) -> Float[np.ndarray, " length"]:
+    """A flat copy that begins with a cache line, if it is to stay in the cache.
+
+    Large ones come from the system at the same place of a page each; moved to the same line, loads of one wait for stores to another.
+    """
+    copy = make_aligned(numbers.size) if numbers.nbytes < IN_CACHE else np.empty(numbers.size)
+    copy[:] = numbers.reshape(-1)
+    return copy
 
 
 def _from_line(owner: Float[np.ndarray, " longer"], length: int) -> Float[np.ndarray, " length"]:

@@ -14,7 +14,7 @@ from weft.engines.cpu.filter import Kept, Series, Stretch
 from weft.engines.cpu.interrupts import Brake
 from weft.engines.cpu.limits import Limits
 from weft.engines.cpu.problem import FilterFailure, Problem
-from weft.engines.cpu.shelf import Shelf
+from weft.engines.cpu.shelf import Shelf, aligned
 from weft.engines.cpu.switches import SwitchedSeries
 from weft.engines.cpu.work import make_work
 
@@ -97,7 +97,7 @@ class Filter:
         times: np.ndarray,
     ):
         self.problem, self.limits, self.series, self.brake, self.times = problem, limits, series, brake, times
-        self.start, self.belief = start, Belief(start.mean.copy(), start.covariance.copy())
+        self.start, self.belief = start, Belief(aligned(start.mean), aligned(start.covariance))
         self.work = make_work(problem.frame.structure)
         self._kernels = kernels() if isinstance(series, Series) else switch_kernels().sweeps
         self.log_normaliser = 0.0
@@ -143,7 +143,7 @@ class Filter:
         for first, last in segments(self.num_steps, plan.length, begin):
             final = last == self.num_steps
             # The last segment is kept as it is met.
-            checkpoint = None if final else Belief(self.belief.mean.copy(), self.belief.covariance.copy())
+            checkpoint = None if final else Belief(aligned(self.belief.mean), aligned(self.belief.covariance))
             self._checkpoints.append((first, checkpoint))
             self.log_normaliser += self._forward(first, last, final, first, False)
 
