@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which transform or likelihood suits a target, by what its values are and how neighbours in time differ."""
+"""Which transform or likelihood suits a target, by what its values are and how well neighbours in time and other places predict them."""
 
 import dataclasses
 from typing import NamedTuple, final
@@ -109,15 +109,17 @@ def _best_of_left_out(
     beside = _beside_others(times, place, values)
     if len(beside.value) >= _FEWEST_PAIRS:
         kinds.append(np.stack([_loss_of_places(transform_named(name), beside) for name in names]))
-    # Each by that of the best of its kind, so that rows and places count alike.
-    kinds = [losses / losses.mean(axis=1).min() / len(kinds) for losses in kinds]
-    best = int(np.argmin(sum(losses.mean(axis=1) for losses in kinds)))
+    # Each by that of the best of its kind, so that rows and places count alike; where nothing is lost, all are as good.
+    means = [losses.mean(axis=1) for losses in kinds]
+    if min(each.min() for each in means) <= 1e-9 * np.abs(values).max():
+        return names
+    kinds = [losses / each.min() / len(kinds) for losses, each in zip(kinds, means, strict=True)]
+    best = int(np.argmin(np.sum([losses.mean(axis=1) for losses in kinds], axis=0)))
     more = [losses - losses[best] for losses in kinds]
-    mean = sum(each.mean(axis=1) for each in more)
-    error = np.sqrt(sum(each.var(axis=1) / each.shape[1] for each in more))
-    return tuple(
-        name for name, far in zip(names, mean > np.maximum(_WORTH_OF_LOSS, _CLEAR * error), strict=True) if not far
-    )
+    mean = np.sum([each.mean(axis=1) for each in more], axis=0)
+    error = np.sqrt(np.sum([each.var(axis=1) / each.shape[1] for each in more], axis=0))
+    is_worse = mean > np.maximum(_WORTH_OF_LOSS, _CLEAR * error)
+    return tuple(name for name, worse in zip(names, is_worse, strict=True) if not worse)
 
 
 def _triples(
