@@ -180,6 +180,22 @@ class Log1p(Transform):
         return 0.0
 
 
+def _moments_of_power(
+    mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"], power: int
+) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+    """Mean and variance of max(z, 0)^power, by moments of a rectified Gaussian: M_k = mean M_(k-1) + (k - 1) sd^2 M_(k-2) from M_2 on."""
+    certain = sd == 0
+    scale = np.where(certain, 1.0, sd)
+    above = special.ndtr(mean / scale)
+    density_at_zero = np.exp(-0.5 * (mean / scale) ** 2 - _LOG_ROOT_TWO_PI)
+    found = [above, mean * above + scale * density_at_zero]
+    for order in range(2, 2 * power + 1):
+        found.append(mean * found[-1] + (order - 1) * scale**2 * found[-2])
+    # Far below zero all are differences of nearly equal terms; what is left there is rounding.
+    expected = np.where(certain, np.maximum(mean, 0.0) ** power, np.maximum(found[power], 0.0))
+    return expected, np.where(certain, 0.0, np.maximum(found[2 * power] - found[power] ** 2, 0.0))
+
+
 @final
 @dataclasses.dataclass(frozen=True)
 class Sqrt(Transform):
@@ -204,17 +220,7 @@ class Sqrt(Transform):
     def moments(
         self, mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
     ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-        """The second and fourth moments of a rectified Gaussian (integrate by parts from z = 0)."""
-        certain = sd == 0
-        scale = np.where(certain, 1.0, sd)
-        above = special.ndtr(mean / scale)
-        density_at_zero = np.exp(-0.5 * (mean / scale) ** 2 - _LOG_ROOT_TWO_PI)
-        second = (mean**2 + scale**2) * above + mean * scale * density_at_zero
-        fourth = (mean**4 + 6 * mean**2 * scale**2 + 3 * scale**4) * above
-        fourth = fourth + (mean**3 * scale + 5 * mean * scale**3) * density_at_zero
-        # Far below zero both are differences of nearly equal terms; what is left there is rounding.
-        expected = np.where(certain, self.inverse(mean), np.maximum(second, 0.0))
-        return expected, np.where(certain, 0.0, np.maximum(fourth - second**2, 0.0))
+        return _moments_of_power(mean, sd, 2)
 
     def lowest(self) -> float | None:
         return 0.0
@@ -244,17 +250,7 @@ class FourthRoot(Transform):
     def moments(
         self, mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
     ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-        """The fourth and eighth moments of a rectified Gaussian: M_k = mean M_(k-1) + (k - 1) sd^2 M_(k-2) from M_2 on."""
-        certain = sd == 0
-        scale = np.where(certain, 1.0, sd)
-        above = special.ndtr(mean / scale)
-        density_at_zero = np.exp(-0.5 * (mean / scale) ** 2 - _LOG_ROOT_TWO_PI)
-        found = [above, mean * above + scale * density_at_zero]
-        for order in range(2, 9):
-            found.append(mean * found[-1] + (order - 1) * scale**2 * found[-2])
-        # Far below zero all are differences of nearly equal terms; what is left there is rounding.
-        expected = np.where(certain, self.inverse(mean), np.maximum(found[4], 0.0))
-        return expected, np.where(certain, 0.0, np.maximum(found[8] - found[4] ** 2, 0.0))
+        return _moments_of_power(mean, sd, 4)
 
     def lowest(self) -> float | None:
         return 0.0
