@@ -16,14 +16,17 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
+import numba
 import numpy as np
 import pytest
 import threadpoolctl
+from numba.core.codegen import JITCodeLibrary
 from numpy.testing import assert_allclose
 
 from tests.engines import chains
 from tests.oracles import chain as oracle
 from weft.engines.cpu import CpuEngine, FilterFailure, Limits, compiled, interrupts, threads
+from weft.engines.cpu.blas import OPTIONS
 from weft.state_space.chain import Rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -365,6 +368,24 @@ def test_who_stops_waiting_for_kernels_leaves_no_process_behind(tmp_path, monkey
 
 def _twice(number):
     return 2 * number
+
+
+def test_what_kernels_inline_becomes_machine_code_within_them_alone(monkeypatch):
+    """Else every function is optimised and compiled once more for each that calls it: twice the wait for an engine."""
+    made = []
+    finalize = JITCodeLibrary._finalize_specific
+    monkeypatch.setattr(
+        JITCodeLibrary, "_finalize_specific", lambda library: (made.append(library.name), finalize(library))
+    )
+    inner = numba.njit(**OPTIONS)(_twice)
+
+    def outer(number):
+        return inner(number) + inner(number + 1)
+
+    compiled_outer = numba.njit(**OPTIONS | {"no_cpython_wrapper": False, "pipeline_class": None})(outer)
+    assert compiled_outer(3) == 14
+    assert any(name.endswith("outer") for name in made)
+    assert not any(name.endswith("_twice") for name in made)
 
 
 def test_compiling_is_said_only_where_something_is_compiled(tmp_path, monkeypatch, capfd):

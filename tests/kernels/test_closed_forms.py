@@ -115,7 +115,7 @@ def test_strengths_are_the_same_traced():
     (kernel,) = [each for each in KERNELS if isinstance(each, weft.Uneven)]
     first = points()[0]
     assert isinstance(kernel.strengths(first), np.ndarray)
-    assert_allclose(kernel.strengths(first), jax.jit(kernel.strengths)(first), rtol=1e-14)
+    assert_allclose(kernel.strengths(first), eqx.filter_jit(kernel.strengths)(first), rtol=1e-14)
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=is_weft_kernel_of)

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from weft.baselines.boosting import fit_boosting, has_boosting
-from weft.baselines.by_time import fit_climatology, fit_persistence, natural_periods
+from weft.baselines.by_time import Climatology, fit_climatology, fit_persistence, natural_periods
 from weft.baselines.neighbours import NUM_NEIGHBOURS, fit_neighbours
 from weft.baselines.record import Baseline, Forecast, make_record
 from weft.baselines.space_and_time import Neighbourhood, choose_neighbourhood, fit_kriging, fit_nearest_rows
@@ -81,10 +81,14 @@ def fit_baselines(
         generator = np.random.default_rng(seed)
         return choose_neighbourhood(record, generator), generator
 
+    @functools.cache
+    def climatology() -> Climatology:
+        return fit_climatology(record, cycles)
+
     for name in names:
         generator = np.random.default_rng(seed)
         if name == "climatology":
-            yield name, fit_climatology(record, cycles)
+            yield name, climatology()
         elif name == "persistence":
             yield name, fit_persistence(record, generator)
         elif name in ("nearest_rows", "local_kriging"):
@@ -94,7 +98,7 @@ def fit_baselines(
             found = (
                 fit_nearest_rows(record, neighbourhood, generator)
                 if name == "nearest_rows"
-                else fit_kriging(record, cycles, neighbourhood, generator)
+                else fit_kriging(record, climatology(), neighbourhood, generator)
             )
             yield name, found
         elif name == "boosting":

@@ -16,6 +16,8 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import get_cython_function_address, intrinsic
 
+from weft.engines.cpu.inlined import Inlined
+
 # No unsafe assumption about NaN or infinity: failures are found by looking for them. Only kernels call these functions: wrappers by which
 # Python could are a fifth of what there is to compile.
 OPTIONS = {
@@ -25,6 +27,7 @@ OPTIONS = {
     "forceinline": True,
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
+    "pipeline_class": Inlined,
 }
 
 

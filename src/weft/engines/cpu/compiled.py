@@ -142,7 +142,12 @@ def _draw_kernels() -> DrawKernels:
 
 def _compile(function: Callable, kinds: tuple[Any, ...]) -> Callable:
     """`function` compiled for arguments of these kinds."""
-    options: Any = OPTIONS | {"no_cpython_wrapper": False, "cache": bool(SETTINGS.CACHE_DIR)}
+    options: Any = OPTIONS | {
+        "no_cpython_wrapper": False,
+        "cache": bool(SETTINGS.CACHE_DIR),
+        # numba's own: what is inlined in this one becomes machine code here.
+        "pipeline_class": None,
+    }
     dispatcher: Any = numba.njit(**options)(function)
     dispatcher.compile(tuple(numba.typeof(_example(kind)) for kind in kinds))
     # A call with other types is a mistake here, not a wish for half a minute of compiling.
@@ -151,6 +156,7 @@ def _compile(function: Callable, kinds: tuple[Any, ...]) -> Callable:
 
 
 KERNEL_FILES = (
+    "inlined",
     "blas",
     "lanes",
     "blocks",
