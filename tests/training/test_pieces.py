@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 import weft
 from weft.data.observations import take_rows
 from weft.kernels.stationary import Periodic
+from weft.training import one_block
 from weft.training.composite import CompositeObjective, block_evidence
 from weft.training.parameters import make_space
 
@@ -113,3 +114,45 @@ def test_the_floor_of_the_noise_moves_with_the_signal():
 def without_repeats(block):
     _, first = np.unique(np.column_stack([block.row_times, block.row_places]), axis=0, return_index=True)
     return take_rows(block, np.sort(first))
+
+
+def many_places():
+    """Beyond one block of a factor (36 places), with few rows at some times, none at others, and noise of their own in one."""
+    rng = np.random.default_rng(1)
+    found = []
+    for number, share in enumerate((0.9, 0.3)):
+        places = rng.normal(size=(36, 2))
+        times = np.repeat(np.array([0.0, 1.0, 2.0, 4.5, 5.0]), 36)
+        rows = np.flatnonzero((rng.uniform(size=len(times)) < share) & ((times != 2.0) | (number == 0)))
+        noise = rng.uniform(0.1, 0.4, len(rows)) if number else None
+        seen = np.tile(places, (5, 1))[rows]
+        found.append(weft.Observations(times[rows], seen, rng.normal(size=len(rows)), noise_variance=noise))
+    return found
+
+
+@pytest.mark.parametrize("name", ["slow and fast", "with levels", "uneven, and smoother", "a walk, and a quotient"])
+@pytest.mark.parametrize("make", [blocks, many_places])
+def test_a_chain_in_the_coordinates_of_places_has_the_evidence_of_the_matrix_over_rows(name, make, monkeypatch):
+    model, rows = weft.Model(MODELS[name], weft.Gaussian(0.3)), [without_repeats(block) for block in make()]
+    space = make_space(model)
+    point = space.start(model)
+    calls = []
+    called = one_block.value_and_slopes_at_places
+    monkeypatch.setattr(one_block, "value_and_slopes_at_places", lambda *given: calls.append(1) or called(*given))
+    by_chain, by_matrix = (
+        CompositeObjective(space, model, rows, (), power=0.0, engine=engine).scores(point)
+        for engine in ("cpu", "dense")
+    )
+    assert len(calls) == len(rows)
+    assert_allclose(by_chain.value, by_matrix.value, rtol=1e-10)
+    largest = np.abs(by_matrix.gradient).max()
+    assert_allclose(by_chain.gradient, by_matrix.gradient, rtol=1e-9, atol=1e-9 * largest)
+
+
+def test_a_place_with_two_rows_at_one_time_goes_by_the_whitened_chain(monkeypatch):
+    """The coordinates of places have room for one row each."""
+    monkeypatch.setattr(one_block, "value_and_slopes_at_places", None)
+    model = weft.Model(MODELS["slow and fast"], weft.Gaussian(0.3))
+    space = make_space(model)
+    scores = CompositeObjective(space, model, blocks(), (), power=0.0, engine="cpu").scores(space.start(model))
+    assert_allclose(scores.value, block_evidence(model, blocks(), engine="dense"), rtol=1e-10)

@@ -24,6 +24,7 @@ from weft.engines.cpu.series import BySweeps
 from weft.engines.cpu.shared_places import SharedPlaces, value_and_slopes_at_places
 from weft.inference.sites import NOISE_FLOOR
 from weft.kernels.closed_forms import lower_triangle
+from weft.linalg import cholesky_of_several
 from weft.state_space.chain import Chain, ComponentChain, Rows
 from weft.training.padding import PaddedBlock
 
@@ -42,10 +43,12 @@ __all__ = [
     "covariance_of",
     "covariance_slopes",
     "factor_matrix",
+    "given_rows_at_places",
     "matrix_slopes",
     "place_slopes",
     "value_and_slopes",
     "value_of",
+    "whitened",
 ]
 
 
@@ -223,26 +226,40 @@ def _at_places(
     for variance, across, along in zip(pieces.variance, pieces.space, pieces.time, strict=True):
         signal[block.present] += variance * np.diagonal(across.covariance)[place] * along.variances[time]
     noise = _noise_of(given, signal, block)
-    values, precision = np.zeros((2, len(pieces.time[0].variances), len(block.places)))
-    values[time, place], precision[time, place] = block.values[block.present], noise.precision[block.present]
-    total, slope = value_and_slopes_at_places(
-        [along.chain for along in pieces.time],
-        [variance * across.covariance for variance, across in zip(pieces.variance, pieces.space, strict=True)],
-        block.grid.step_number,
-        values,
-        precision,
-    )
+    total, slope = given_rows_at_places(pieces, block, block.values[block.present], noise.precision[block.present])
     of_noise, is_floor = slope.noise[time, place], noise.is_floor[block.present]
-    of_signal = np.zeros_like(values)
+    of_signal = np.zeros_like(slope.noise)
     # Where the signal sets the floor of the noise, the noise moves with the signal.
     of_signal[time, place] = NOISE_FLOOR * is_floor * of_noise
     of_pieces = place_slopes(pieces, slope, of_signal)
     return total + noise.log_constant, of_pieces, np.asarray(np.sum(of_noise * (1 - is_floor)))
 
 
-def place_slopes(
-    pieces: PlacePieces, slope: SharedPlaces, of_signal: Float[np.ndarray, "time place"]
-) -> PlacePieces:
+def given_rows_at_places(
+    pieces: PlacePieces, block: PaddedBlock, values: Float[np.ndarray, " seen"], precision: Float[np.ndarray, " seen"]
+) -> tuple[float, SharedPlaces]:
+    """The log normaliser of the rows that are present, with these values and precisions, and its slopes."""
+    place, time = np.asarray(block.place_of_row)[block.present], np.asarray(block.time_of_row)[block.present]
+    whole = np.zeros((2, len(pieces.time[0].variances), len(block.places)))
+    whole[0, time, place], whole[1, time, place] = values, precision
+    return value_and_slopes_at_places(
+        [along.chain for along in pieces.time],
+        [variance * across.covariance for variance, across in zip(pieces.variance, pieces.space, strict=True)],
+        block.grid.step_number,
+        *whole,
+    )
+
+
+def whitened(pieces: PlacePieces) -> ChainPieces:
+    """The same with a state whose places are independent."""
+    space = [
+        InChain(cholesky_of_several(across.covariance[None])[0], np.diagonal(across.covariance))
+        for across in pieces.space
+    ]
+    return ChainPieces(space, pieces.time, pieces.variance)
+
+
+def place_slopes(pieces: PlacePieces, slope: SharedPlaces, of_signal: Float[np.ndarray, "time place"]) -> PlacePieces:
     """Slopes in the pieces from those in each component's matrices and covariance, and in the variance of f at each row."""
     space, times, variances = [], [], []
     each = np.arange(of_signal.shape[1])

@@ -167,7 +167,7 @@ def sited_slopes_of(
     model: Model, batch: Batch, engine: Engine, *, starts: Sequence[Natural | None], tolerance: float
 ) -> WithSites:
     """The variational bound of an exact model with any likelihood, block by block, with its slopes."""
-    kernels = _of_kernels(model, batch, engine, is_whitened=True)
+    kernels = _of_kernels(model, batch, engine)
     found = [
         bound_and_slopes(
             _entry(kernels.pieces, number), model.likelihood, block, engine, start=start, tolerance=tolerance

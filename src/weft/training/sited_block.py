@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from scipy.linalg.lapack import dtrtrs
 
 from weft.engines.base import Engine
+from weft.engines.cpu.shared_places import SharedPlaces
 from weft.inference.conjugate_vi import best_sites
 from weft.inference.fields import ChainSlopes, Field, GivenSites, Natural, field_of
 from weft.inference.prior import Prior
@@ -21,15 +22,20 @@ from weft.kernels.closed_forms import lower_triangle
 from weft.likelihoods import Likelihood
 from weft.state_space.chain import Rows
 from weft.training.one_block import (
+    ChainPieces,
     FactoredMatrix,
     MatrixPieces,
     Pieces,
+    PlacePieces,
     chain_and_weights,
     chain_slopes,
     covariance_of,
     covariance_slopes,
     factor_matrix,
+    given_rows_at_places,
     matrix_slopes,
+    place_slopes,
+    whitened,
 )
 from weft.training.padding import PaddedBlock
 
@@ -67,22 +73,54 @@ def bound_and_slopes(
     field: Field
     if isinstance(pieces, MatrixPieces):
         field = _InMatrix(covariance_of(pieces), len(block.values), present)
+    elif isinstance(pieces, PlacePieces):
+        field = _AtPlaces(pieces, block, engine)
     else:
-        chain, weights = chain_and_weights(pieces, block)
-        nothing = np.zeros(len(block.values))
-        rows = Rows(block.layout, np.asarray(block.place_of_row), nothing, nothing)
-        field = field_of(Prior(chain, weights, nothing), rows, engine, present)
+        field = _along_chain(pieces, block, engine)
     found = best_sites(likelihood, seen, field, start=start, tolerance=tolerance, enough=_ENOUGH * tolerance)
     _, of_likelihood = likelihood_slopes(likelihood, seen, found.mean, found.explained)
     slopes: Pieces
     if isinstance(pieces, MatrixPieces):
         slopes = matrix_slopes(pieces, covariance_slopes(found.slopes()))
+    elif isinstance(pieces, PlacePieces):
+        of_places: SharedPlaces = found.slopes()
+        slopes = place_slopes(pieces, of_places, np.zeros_like(of_places.noise))
     else:
         of: ChainSlopes = found.slopes()
         slopes = chain_slopes(pieces, block, of.chain.components, np.asarray(of.weights), np.zeros(len(block.values)))
     precision = np.asarray(found.sites.precision)
     sites = Natural(np.asarray(found.sites.value) * precision, precision)
     return SitedBlock(found.bound, slopes, of_likelihood, sites, found.engine_calls)
+
+
+def _along_chain(pieces: ChainPieces, block: PaddedBlock, engine: Engine) -> Field:
+    chain, weights = chain_and_weights(pieces, block)
+    nothing = np.zeros(len(block.values))
+    rows = Rows(block.layout, np.asarray(block.place_of_row), nothing, nothing)
+    return field_of(Prior(chain, weights, nothing), rows, engine, np.flatnonzero(block.present))
+
+
+@final
+class _AtPlaces(Field):
+    """A field whose components stand at the places of its rows; its slopes are `SharedPlaces`."""
+
+    def __init__(self, pieces: PlacePieces, block: PaddedBlock, engine: Engine):
+        self.pieces, self.block, self.engine = pieces, block, engine
+        self.of_rows = np.asarray(block.time_of_row)[block.present], np.asarray(block.place_of_row)[block.present]
+        self.whitened: Field | None = None
+
+    def given(self, sites: Natural) -> GivenSites:
+        total, slopes = given_rows_at_places(self.pieces, self.block, sites.value, sites.precision)
+        pull, of_noise = slopes.pull[self.of_rows], slopes.noise[self.of_rows]
+        # Of what a row would say by itself, what the field says too.
+        share = 1 - (pull**2 - 2 * of_noise) / sites.precision
+        if np.any(share < _LEAST_SAID):
+            # Too few digits of the moments of rows that say next to nothing: the smoother has them.
+            if self.whitened is None:
+                self.whitened = _along_chain(whitened(self.pieces), self.block, self.engine)
+            moments = self.whitened.given(sites)
+            return GivenSites(total, moments.mean, moments.explained, lambda: slopes)
+        return GivenSites(total, sites.value - pull / sites.precision, share / sites.precision, lambda: slopes)
 
 
 @final

@@ -16,7 +16,7 @@ Back, from lam and Lam after the step (Bryson and Frazier): with u = r V^-1 a - 
 and the slope in the variance of a row's noise is (u^2 - D) / 2.
 """
 
-from typing import NamedTuple, no_type_check
+from typing import Any, NamedTuple, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int, Int32
@@ -24,7 +24,10 @@ from numba import njit
 
 from weft.engines.cpu.blas import OPTIONS, Routines, add_gram, borrow, multiply, plain, transposed
 from weft.engines.cpu.blocks import clear, copy, mirror
-from weft.engines.cpu.triangular import factor_and_invert, multiply_symmetric, solve, solve_transposed
+from weft.engines.cpu.triangular import factor_and_invert, multiply_symmetric, solve_transposed
+
+# Products and solves are called from several places here; written out at each they would take far longer to compile than they save.
+CALLED: Any = OPTIONS | {"forceinline": False}
 
 __all__ = ["AtPlaces", "KeptAtPlaces", "PlaceSlopes", "PlaceWork", "run_at_places"]
 
@@ -56,19 +59,22 @@ class KeptAtPlaces(NamedTuple):
     precision: Float[np.ndarray, " time*place*place"]
     pull: Float[np.ndarray, " time*place"]
     present: Int32[np.ndarray, " time*place"]
-    count: Int32[np.ndarray, " time"]
+    num_rows: Int32[np.ndarray, " time"]
     moved: Float[np.ndarray, " time*state*state"]
     mean: Float[np.ndarray, " time*state"]
 
 
 class PlaceSlopes(NamedTuple):
-    """Slopes, to be added to: in matrices by step, in the initial one, in the covariances of places, in each row's noise variance."""
+    """Slopes, to be added to: in matrices by step, in the initial one, in the covariances of places, in each row's noise variance; and u,
+    what each row is off by when all have spoken, in units of its noise variance.
+    """
 
     transition: Float[np.ndarray, " step*latent*latent"]
     process_noise: Float[np.ndarray, " step*latent*latent"]
     initial: Float[np.ndarray, " latent*latent"]
     covariance: Float[np.ndarray, " component*place*place"]
     noise: Float[np.ndarray, " time*place"]
+    pull: Float[np.ndarray, " time*place"]
 
 
 class PlaceWork(NamedTuple):
@@ -83,6 +89,19 @@ class PlaceWork(NamedTuple):
     vector: Float[np.ndarray, " state"]
     mean: Float[np.ndarray, " state"]
     innovation: Float[np.ndarray, " place"]
+
+
+@njit(**CALLED)
+@no_type_check
+def product(routines, shape, left, right, target):
+    multiply(routines, shape, 1.0, left, right, 0.0, target)
+
+
+@njit(**CALLED)
+@no_type_check
+def whiten(routines, count, columns, work, target):
+    """V'^-1 target[count, columns]."""
+    solve_transposed(routines, count, columns, work.square, work.inverse, target, work.panel)
 
 
 @njit(**OPTIONS)
@@ -139,7 +158,7 @@ def condition(problem, t, work, kept):
         if problem.root[t * num_places + i] > 0.0:
             present[count] = i
             count += 1
-    kept.count[t] = count
+    kept.num_rows[t] = count
     if count == 0:
         mirror(size, work.matrix)
         return True, 0.0
@@ -154,19 +173,19 @@ def condition(problem, t, work, kept):
                 add_scaled(size, h * root, work.matrix[(a * num_places + i) * size :], row)
                 mean += h * work.mean[a * num_places + i]
         work.innovation[k] = root * (problem.values[t * num_places + i] - mean)
-        for l in range(count):
-            work.square[k * count + l] = 0.0
+        for other in range(count):
+            work.square[k * count + other] = 0.0
         for b in range(num_latent):
             h = problem.readout[b]
             if h != 0.0:
-                for l in range(count):
-                    work.square[k * count + l] += h * row[b * num_places + present[l]]
-        for l in range(count):
-            work.square[k * count + l] *= problem.root[t * num_places + present[l]]
+                for other in range(count):
+                    work.square[k * count + other] += h * row[b * num_places + present[other]]
+        for other in range(count):
+            work.square[k * count + other] *= problem.root[t * num_places + present[other]]
         work.square[k * count + k] += 1.0
     if not factor_and_invert(routines, count, work.square, work.inverse, work.innovation, work.panel):
         return False, 0.0
-    solve_transposed(routines, count, size, work.square, work.inverse, work.read, work.panel)
+    whiten(routines, count, size, work, work.read)
     loss = 0.0
     for k in range(count):
         loss += np.log(work.square[k * count + k]) + work.innovation[k] * work.innovation[k] / 2
@@ -180,7 +199,7 @@ def condition(problem, t, work, kept):
 @njit(**OPTIONS)
 @no_type_check
 def keep_rows(problem, t, count, present, work, kept):
-    """r V^-1 of the identity, of a and of Z: what the way back needs of the rows of time t."""
+    """What the way back needs of the rows of time t: r V^-1 of the identity, of a and of Z."""
     routines, num_places = problem.routines, problem.num_places
     size = len(problem.readout) * num_places
     # V'^-1 r, then its square.
@@ -188,11 +207,11 @@ def keep_rows(problem, t, count, present, work, kept):
     clear(count * count, root)
     for k in range(count):
         root[k * count + k] = problem.root[t * num_places + present[k]]
-    solve_transposed(routines, count, count, work.square, work.inverse, root, work.panel)
+    whiten(routines, count, count, work, root)
     precision = kept.precision[t * num_places * num_places :]
-    multiply(routines, (count, count, count), 1.0, transposed(root, count), plain(root, count), 0.0, (precision, count))
+    product(routines, (count, count, count), transposed(root, count), plain(root, count), (precision, count))
     gain = kept.gain[t * num_places * size :]
-    multiply(routines, (count, size, count), 1.0, transposed(root, count), plain(work.read, size), 0.0, (gain, size))
+    product(routines, (count, size, count), transposed(root, count), plain(work.read, size), (gain, size))
     pull = kept.pull[t * num_places :]
     clear(count, pull)
     for k in range(count):
@@ -234,23 +253,24 @@ def add_prior(problem, between, matrix):
 
 @njit(**OPTIONS)
 @no_type_check
-def pull_rows(problem, t, lam, work, kept, noise):
-    """lam and Lam (work.matrix) through the rows of time t, with the slopes in the variances of their noise."""
+def pull_rows(problem, t, lam, work, kept, slopes):
+    """Take lam and Lam (work.matrix) back through the rows of time t, with the slopes in the variances of their noise."""
     routines, num_places, num_latent = problem.routines, problem.num_places, len(problem.readout)
-    size, count = num_latent * num_places, kept.count[t]
+    size, count = num_latent * num_places, kept.num_rows[t]
     if count == 0:
         return
     gain, precision = kept.gain[t * num_places * size :], kept.precision[t * num_places * num_places :]
     present = kept.present[t * num_places :]
-    multiply(routines, (count, size, size), 1.0, plain(gain, size), plain(work.matrix, size), 0.0, (work.read, size))
+    product(routines, (count, size, size), plain(gain, size), plain(work.matrix, size), (work.read, size))
     multiply_symmetric(routines, count, size, 1.0, work.read, gain, False, work.square)
     pull = work.innovation
     for k in range(count):
         pull[k] = kept.pull[t * num_places + k] - inner_product(size, gain[k * size :], lam)
-        for l in range(k + 1):
-            work.square[k * count + l] += precision[k * count + l]
-            work.square[l * count + k] = work.square[k * count + l]
-        noise[t * num_places + present[k]] = (pull[k] * pull[k] - work.square[k * count + k]) / 2
+        for other in range(k + 1):
+            work.square[k * count + other] += precision[k * count + other]
+            work.square[other * count + k] = work.square[k * count + other]
+        slopes.pull[t * num_places + present[k]] = pull[k]
+        slopes.noise[t * num_places + present[k]] = (pull[k] * pull[k] - work.square[k * count + k]) / 2
     # X = K'Lam less half of D C, and its transpose: Lam loses C'X by rows, then X'C by columns.
     turned = work.other
     clear(size * num_places, turned)
@@ -259,8 +279,8 @@ def pull_rows(problem, t, lam, work, kept, noise):
         for b in range(num_latent):
             h = problem.readout[b]
             if h != 0.0:
-                for l in range(count):
-                    row[b * num_places + present[l]] -= h * work.square[k * count + l] / 2
+                for other in range(count):
+                    row[b * num_places + present[other]] -= h * work.square[k * count + other] / 2
         for j in range(size):
             turned[j * num_places + i] = row[j]
         for a in range(num_latent):
@@ -303,7 +323,7 @@ def gather(problem, between, lam, work, of_between, of_covariance):
 @njit(**OPTIONS)
 @no_type_check
 def pull_move(problem, t, lam, work, kept, slopes):
-    """lam and Lam through the step from time t to the next, with the slopes in its matrices."""
+    """Take lam and Lam back through the step from time t to the next, with the slopes in its matrices."""
     num_places, num_latent = problem.num_places, len(problem.readout)
     size = num_latent * num_places
     first = problem.step[t + 1] * num_latent * num_latent
@@ -348,7 +368,7 @@ def run_at_places(problem, kept, work, slopes):
     clear(size * size, work.matrix)
     clear(size, lam)
     for t in range(num_times - 1, -1, -1):
-        pull_rows(problem, t, lam, work, kept, slopes.noise)
+        pull_rows(problem, t, lam, work, kept, slopes)
         if t > 0:
             pull_move(problem, t - 1, lam, work, kept, slopes)
     gather(problem, problem.initial, lam, work, slopes.initial, slopes.covariance)

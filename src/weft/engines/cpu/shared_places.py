@@ -26,11 +26,15 @@ MOST_BYTES = 256 * 2**20
 
 
 class SharedPlaces(NamedTuple):
-    """Slopes of a log normaliser: component by component in the chain and in the covariance of the places, and in each row's noise."""
+    """Slopes of a log normaliser: component by component in the chain and in the covariance of the places, and in each row's noise.
+
+    `pull` is by how much each row differs from f as all rows tell it, by the variance of its noise.
+    """
 
     components: list[ComponentGradient]
     covariances: list[Float[np.ndarray, "place place"]]
     noise: Float[np.ndarray, "time place"]
+    pull: Float[np.ndarray, "time place"]
 
 
 def fits_in_memory(num_times: int, num_places: int, num_latent: int) -> bool:
@@ -50,7 +54,9 @@ def value_and_slopes_at_places(
     lengths = [num_times * length for length in _kept_lengths(num_places, num_latent)]
     scratch = _work_lengths(num_places, num_latent)
     memory = SHELF.take(sum(lengths) + sum(scratch))
-    parts = [memory[first:last] for first, last in itertools.pairwise(itertools.accumulate(lengths + scratch, initial=0))]
+    parts = [
+        memory[first:last] for first, last in itertools.pairwise(itertools.accumulate(lengths + scratch, initial=0))
+    ]
     gain, inner, pull, moved, mean = parts[: len(lengths)]
     present, count = np.empty(num_times * num_places, dtype=np.int32), np.empty(num_times, dtype=np.int32)
     kept = KeptAtPlaces(gain, inner, pull, present, count, moved, mean)
@@ -59,6 +65,7 @@ def value_and_slopes_at_places(
         np.zeros_like(problem.process_noise),
         np.zeros_like(problem.initial),
         np.zeros_like(problem.covariance),
+        np.zeros_like(problem.root),
         np.zeros_like(problem.root),
     )
     with single_blas_thread():
@@ -78,7 +85,8 @@ def value_and_slopes_at_places(
         readout = readout_slopes(chain, of_transition, of_noise, of_initial)
         components.append(ComponentGradient(of_transition, of_noise, of_initial, readout))
     of_places = list(slopes.covariance.reshape(len(chains), num_places, num_places))
-    return float(total), SharedPlaces(components, of_places, slopes.noise.reshape(values.shape))
+    noise, pull = slopes.noise.reshape(values.shape), slopes.pull.reshape(values.shape)
+    return float(total), SharedPlaces(components, of_places, noise, pull)
 
 
 def _make_problem(
