@@ -217,7 +217,7 @@ def large_table(results: dict) -> list[str]:
         f"| most memory of each worker, of {found['memory_of_a_worker']}, and of the client: fit | {peaks[0]} GB | the same |",
         f"| predict | {peaks[1]} GB | the same |",
         "",
-        f"{found['places']:,} places, one component, files of half a million rows, answered by halves. Rows that were seen are predicted "
+        f"{found['places']:,} places, one component, files of half a million rows, answered one at a time. Rows seen are predicted "
         f"with an error of {asked['rmse']:.2f}, where the noise is 2, and {percent(asked['within_two_sd'])} of them lie within two "
         f"deviations. {stopped} On the clock the fit took {in_time(clock)} and predicting {in_time(predicting)}, on two processors with "
         f"a load of {min(load):.0f} to {max(load):.0f}.",

@@ -9,11 +9,12 @@
 the seconds of each task a *replay* on 8, 32 and 128 workers: tasks in their order, each to the worker that is free first. A replay knows
 nothing of networks; it says what the sizes of tasks allow. *Overhead* is the part of the clock beyond a replay of the same tasks on as many
 workers: what it takes to send, schedule and gather them. That one worker waits for the other's last task is in the replay, and is told
-apart as *imbalance*. Pieces are sent once, before the evaluations of a fit or the answers of a model, and those seconds are told too. `times`: one long series by blocks of times on two workers, beside the cpu
-engine from both ends on the same two processors, and the operations of both, counted. `table`: a made table in parquet files, fitted
-by two workers with so much memory each; `answers`: it is predicted by the model that was saved beside it, in a process that has learned
-nothing. Results go to benchmarks/results/scale.json; parts that are not asked for stay
-as they were.
+apart as *imbalance*. Pieces are sent once, before the evaluations of a fit or the answers of a model, and those seconds are told too.
+
+`times`: one long series by blocks of times on two workers, beside the cpu engine from both ends on the same two processors, and the
+operations of both, counted. `table`: a made table in parquet files, fitted by two workers with so much memory each; `answers`: it is
+predicted by the model that was saved beside it, in a process that has learned nothing. Results go to benchmarks/results/scale.json; parts
+that are not asked for stay as they were.
 """
 
 import argparse
@@ -292,8 +293,8 @@ def switches() -> dict[str, Any]:
 
 NUM_PLACES = 2000
 ROWS_A_FILE = 500_000
-# A worker of 1 GB, of which libraries take more than half, answers for half a file at a time.
-PIECES = 2
+# A worker answers for so much of a file at a time: each piece is answered from what is remembered before and after it too.
+PIECES = 1
 # Hours after which the field of the made table is another.
 MEMORY = 3.0
 WAVES = 40

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
 from tests.distributed.deadly import Deadly
+from weft.data import parts as parts_module
 from weft.data.parts import parts_of
 from weft.distributed import Processes
 from weft.distributed.in_parts import ColumnsNeeded, PartsOfFiles
@@ -22,6 +23,8 @@ from weft.inference.habits.shift import Shift
 from weft.inference.on_disk import PosteriorOnDisk
 from weft.inference.regional import RegionalPosterior
 from weft.inference.with_habits import PosteriorWithHabits
+from weft.project.fitting import fit_file
+from weft.project.settings import Settings
 
 dd = pytest.importorskip("dask.dataframe")
 
@@ -271,3 +274,23 @@ def test_a_failing_part_is_named(folder):
     (folder / "2.parquet").write_text("no")
     with pytest.raises(ValueError, match=r"2\.parquet' is not a parquet file, or it is damaged"):
         estimator().fit(folder)
+
+
+def test_a_file_of_settings_is_fitted_from_a_look_at_some_files(local, folder, tmp_path, monkeypatch):
+    """Of more rows than one process may hold, whole files here and there say which column is what; all are fitted."""
+    monkeypatch.setattr("weft.project.surveys.MOST_LOOKED_AT", 1200)
+    read, said = [], []
+    inner = parts_module.read_part
+
+    def noted(part):
+        read.append(pathlib.Path(part.path).name)
+        return inner(part)
+
+    monkeypatch.setattr("weft.project.surveys.read_part", noted)
+    options = {name: value for name, value in vars(estimator()).items() if value is not None and name != "missing"}
+    settings = Settings(table=folder, options=options | {"habits": None})
+    found = fit_file(settings, tmp_path / "model.weft", advised=True, say=said.append)
+    assert read == ["0.parquet", "4.parquet"]
+    assert said[0] == "weft: 920 of 2,405 rows, in 2 of 5 files, were looked at to tell which column is what"
+    assert any("missing is -99" in each for each in said)
+    check_same(found, local)

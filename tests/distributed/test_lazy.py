@@ -15,6 +15,7 @@ from numpy.testing import assert_allclose
 import weft
 from weft.cli import main
 from weft.distributed.clients import WORKER_ENVIRONMENT
+from weft.distributed.lazy import _in_graph
 
 dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
@@ -95,6 +96,17 @@ def test_chunks_of_a_grid_are_answered_as_the_whole(fitted, verb):
     assert {name: found[name].attrs for name in found.variables} == {
         name: expected[name].attrs for name in expected.variables
     }
+
+
+def test_workers_are_sent_the_model_packed(fitted, client, monkeypatch):
+    """One that had to import weft on its arrival would read ahead meanwhile, and run out of memory."""
+    asked = rows(24, seed=14)
+    with client.as_current():
+        assert isinstance(_in_graph(fitted).compute(scheduler="sync"), bytes)
+        found = fitted.predict(dd.from_pandas(asked, npartitions=3, sort=False)).compute()
+    pd.testing.assert_frame_equal(found, fitted.predict(asked), check_dtype=False, rtol=1e-9)
+    monkeypatch.setattr("weft.distributed.lazy.active_client", lambda: None)
+    assert _in_graph(fitted).compute(scheduler="sync") is fitted
 
 
 def test_scores_of_partitions_are_those_of_the_table(fitted):

@@ -5,8 +5,10 @@ A dask DataFrame gives a dask DataFrame, a Dataset on Dask a Dataset on Dask. Th
 partitions there are, and a worker holds one partition and its answer at a time.
 """
 
+import functools
 import itertools
 import operator
+import pickle
 import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from weft.distributed.clients import active_client
 from weft.distributed.tasks import run_task
 from weft.distributed.worker_memory import keep_within_limit
 
@@ -59,16 +62,28 @@ def answers_of_parts(asked: Any, verb: str, table: Any, **options: Any) -> list[
 
 
 def _answer(partition: Any, asked: Any, verb: str, options: Mapping[str, Any]) -> Any:
+    asked = _unpacked(asked) if isinstance(asked, bytes) else asked
     answer = run_task(operator.methodcaller(verb, partition, **options), asked)
     keep_within_limit()
     return answer
 
 
+# The partitions of one table come one after another, and ask the same object.
+@functools.lru_cache(maxsize=1)
+def _unpacked(packed: bytes) -> Any:
+    return pickle.loads(packed)
+
+
 def _in_graph(asked: Any) -> Any:
-    """The object as one entry of a graph, by a name made up: to find one by its content would take as long as to send it."""
+    """The object as one entry of a graph, by a name made up: to find one by its content would take as long as to send it.
+
+    To workers it goes packed, and the first task that needs it unpacks it. A worker that did so on arrival would import weft first, for
+    some seconds, and meanwhile read partition upon partition that nobody can answer for yet.
+    """
     from dask.delayed import delayed
 
-    return delayed(asked, name=f"{type(asked).__name__}-{secrets.token_hex(8)}", traverse=False)
+    carried = asked if active_client() is None else pickle.dumps(asked, protocol=pickle.HIGHEST_PROTOCOL)
+    return delayed(carried, name=f"{type(asked).__name__}-{secrets.token_hex(8)}", traverse=False)
 
 
 def is_xarray(table: Any) -> bool:

@@ -18,6 +18,7 @@ from weft.data.observations import Observations
 from weft.data.on_disk import FileArrays, TemporaryFolder
 from weft.engines.base import Engine
 from weft.engines.choose import check_engine_name, engine_name
+from weft.heap import return_memory
 from weft.inference.division import Division, Region
 from weft.inference.executor import current_executor
 from weft.inference.forgetting import forgotten_after
@@ -192,11 +193,13 @@ class PosteriorOnDisk(Posterior):
                 weight = each.weight.reshape(-1, *(1 for _ in shape))
                 mean[each.point] += weight * answer[..., 0]
                 deviation[each.point] += weight * np.sqrt(np.maximum(answer[..., 1], 0.0))
+            del some, answers
+            return_memory()
         return mean, deviation**2
 
     def _asked(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> Iterator["_Asked"]:
         """Regions with a say and the points they are asked about, those far apart in time by themselves."""
-        remembers = forgotten_after(self.model)
+        remembers = self._remembers
         for region, point, weight in self.division.heard(times, places):
             order = np.argsort(times[point], kind="stable")
             when = times[point][order]
@@ -207,6 +210,16 @@ class PosteriorOnDisk(Posterior):
                 yield _Asked(region, span, point[own], weight[own])
 
     def _region(self, number: int) -> RegionOnDisk:
+        if number not in self._regions:
+            self._regions[number] = self._made_region(number)
+        return self._regions[number]
+
+    @functools.cached_property
+    def _regions(self) -> dict[int, RegionOnDisk]:
+        """Those asked before: the next part of a table asks most of them again."""
+        return {}
+
+    def _made_region(self, number: int) -> RegionOnDisk:
         region = self.division.regions[number]
         cells = np.unique(self._cell_of_place[region.rows])
         share = None
@@ -229,11 +242,16 @@ class PosteriorOnDisk(Posterior):
         return self.stored.noise_of_places()
 
     @functools.cached_property
+    def _remembers(self) -> float:
+        return forgotten_after(self.model)
+
+    @functools.cached_property
     def _worth(self) -> Float[np.ndarray, " component"]:
         return components_worth(self.model, self.times)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_cell_of_place"}
+        made_again = ("_cell_of_place", "_regions")
+        return {name: value for name, value in self.__dict__.items() if name not in made_again}
 
     # --- joint answers, by the rows that matter to them
 
@@ -260,7 +278,7 @@ class PosteriorOnDisk(Posterior):
 
     def _around(self, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]) -> RegionalPosterior:
         """Regions with a say, from what they see around the times asked about."""
-        remembers = forgotten_after(self.model)
+        remembers = self._remembers
         span = Span(float(times.min()) - remembers, float(times.max()) + remembers)
         heard = [each.region for each in self.division.heard(times, places)]
         is_seen = np.zeros(len(self.stored.places), dtype=bool)

@@ -9,7 +9,7 @@ from weft.data.outputs import check_outputs
 from weft.distributed import tasks_on
 from weft.estimator.precision import in_float64
 from weft.project.settings import Settings
-from weft.project.surveys import Survey, survey_file
+from weft.project.surveys import Survey, survey_to_fit
 from weft.space_time_gp import SpaceTimeGP
 from weft.training.fitting import Outcome
 
@@ -44,7 +44,7 @@ def fit(found: Survey, remarks: Sequence[str] = (), *, say: Say = silent, **opti
         while unsaid:
             say(f"weft: {unsaid.pop(0)}")
 
-    gp = found.estimator().fit(found.table, callback=tell, **options)
+    gp = found.estimator().fit(found.table if found.whole is None else found.whole, callback=tell, **options)
     tell()
     return gp
 
@@ -60,9 +60,9 @@ def fit_file(
 ) -> SpaceTimeGP:
     """The table that settings name fitted, and the model in `output`; `client` as for `SpaceTimeGP.fit`."""
     check_outputs(settings.inputs(), files={"model": output, "checkpoint": checkpoint_of(output)})
-    found = survey_file(settings, advised=advised)
-    refuse_copies(found)
     with tasks_on(client):
+        found = survey_to_fit(settings, advised=advised)
+        refuse_copies(found)
         gp = fit_to(output, found, resume=resume, say=say)
     if not was_interrupted(gp):
         forget(output)

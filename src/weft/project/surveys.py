@@ -3,19 +3,24 @@
 
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, final
+
+import numpy as np
 
 from weft.data.copies import Copies, find_copies
 from weft.data.files import read_table
 from weft.data.inspect import ColumnGuesses, Counts, count_table, guess_columns, refuse_mixed_units
 from weft.data.long_form import LongForm, long_form
 from weft.data.offers import Offers, offer_covariates
+from weft.data.parts import is_of_parts, joined_parts, num_rows_of, parts_of, read_part
 from weft.data.tables import Table, as_table, time_columns
 from weft.estimator.columns import roles_among
-from weft.estimator.learning import models_rows, options_among
+from weft.estimator.learning import MOST_LOOKED_AT, models_rows, options_among
 from weft.estimator.several import targets_among, targets_written, transforms_of
 from weft.estimator.translation import step_for
+from weft.inference.executor import current_executor
 from weft.notebook import facts_html
 from weft.options import Options
 from weft.phases import timing
@@ -26,7 +31,7 @@ from weft.project.settings import Settings
 from weft.project.words import aligned
 from weft.space_time_gp import SpaceTimeGP
 
-__all__ = ["Survey", "arranged", "rows_of", "survey", "survey_file", "surveyed"]
+__all__ = ["Survey", "arranged", "rows_of", "survey", "survey_file", "survey_to_fit", "surveyed"]
 
 ROLES = ("time", "space", "target")
 _MOST_SHOWN = 20
@@ -43,7 +48,8 @@ class Survey:
     `objection` says why `fit` and `run` of the command line refuse the table, if they do. `settings.options` are
     arguments of `SpaceTimeGP`, and `estimator()` is the one that `weft fit TABLE` fits. `guesses` say what each column
     seems to be; there are none where every column was named. `offers` are columns that could be covariates, and those that must not be.
-    `table` has a row a measurement: `arranged` says what was done to make it so, if anything was.
+    `table` has a row a measurement: `arranged` says what was done to make it so, if anything was. Where it is some rows of a table in
+    many files, `whole` names those, and they are what is fitted.
     """
 
     table: Table
@@ -56,6 +62,7 @@ class Survey:
     guesses: ColumnGuesses | None = None
     offers: Offers = dataclasses.field(default_factory=Offers)
     arranged: tuple[str, ...] = ()
+    whole: pathlib.Path | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -163,6 +170,38 @@ def survey(table: Any, *, places: Any = None, **options: Any) -> Survey:
 def survey_file(settings: Settings, *, advised: bool) -> Survey:
     """The survey of the table that settings name."""
     return surveyed(settings, rows_of(settings), advised=advised)
+
+
+def survey_to_fit(settings: Settings, *, advised: bool) -> Survey:
+    """The same for a table that is fitted and no more: of one in many files, with more rows than one process may hold, whole files here
+    and there say which column is what; tasks read them, and `whole` is to be fitted.
+    """
+    path = settings.table
+    if path is None or settings.places is not None or not is_of_parts(path):
+        return survey_file(settings, advised=advised)
+    parts = parts_of(path)
+    counts = current_executor().map(num_rows_of, parts, names=[f"counting {part.path}" for part in parts])
+    if sum(counts) <= MOST_LOOKED_AT:
+        return survey_file(settings, advised=advised)
+    chosen = [parts[number] for number in _here_and_there(counts, MOST_LOOKED_AT)]
+    some = joined_parts(current_executor().map(read_part, chosen, names=[f"reading {part.path}" for part in chosen]))
+    rows = arranged(some, None, settings.options)
+    if rows.notes:
+        # A column a station, say: the files have to be turned into rows together.
+        return survey_file(settings, advised=advised)
+    said = f"{len(some):,} of {sum(counts):,} rows, in {len(chosen)} of {len(parts)} files, were looked at to tell which column is what"
+    found = surveyed(settings, rows, advised=advised)
+    return dataclasses.replace(found, arranged=(said,), whole=pathlib.Path(path))
+
+
+def _here_and_there(counts: Sequence[int], most: int) -> list[int]:
+    """Numbers of files with at most so many rows together, evenly among all that have any; one of them at least."""
+    filled = np.flatnonzero(counts)
+    for num in range(len(filled), 1, -1):
+        chosen = filled[np.linspace(0, len(filled) - 1, num).astype(np.int64)]
+        if sum(counts[number] for number in chosen) <= most:
+            return [int(number) for number in chosen]
+    return [int(filled[0])]
 
 
 def rows_of(settings: Settings) -> LongForm:
