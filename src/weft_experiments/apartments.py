@@ -180,6 +180,9 @@ def estimator_scores(
 
 
 def beyond_section(results: Results) -> list[str]:
+    """What lies beyond the paper, on pages whose numbers have it."""
+    if "beyond" not in results:
+        return []
     return [
         "## Beyond the paper",
         "`SpaceTimeGP` on the same rows, which tries components, learns from small exact parts of the table, cuts a table that is "
@@ -313,7 +316,8 @@ def page(results: Results) -> str:
         "in the hundreds and thousands. The correct density adds the noise variance. Both are given; the paper's own numbers are of "
         "another, larger set and only their order compares.",
         *[
-            f"Posterior of f on {shown['date']}, {shown['kernel']} (orange dots are pseudo-points):\n\n![map]({shown['figure']})"
+            f"Posterior of f on {shown['date']}, {shown['kernel']} (orange dots are pseudo-points):\n\n"
+            f"![mean and standard deviation of f]({shown['figure']})"
             for shown in results["maps"]
         ],
         *beyond_section(results),
