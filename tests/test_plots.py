@@ -11,6 +11,8 @@ from matplotlib.figure import Figure
 
 import weft
 from tests.estimator.tables import station_table
+from weft.plots import _draw_cities
+from weft.report.cities import cities_in_box
 
 
 @pytest.fixture(scope="module")
@@ -86,3 +88,23 @@ def test_calibration_counts_what_intervals_hold(fitted: weft.SpaceTimeGP, table:
     held = table["value"].between(answer["q0.25"], answer["q0.75"])[table["value"].notna()].mean()
     at_half = curve.get_ydata()[np.argmin(np.abs(curve.get_xdata() - 0.5))]
     assert at_half == pytest.approx(held, abs=1e-9)
+
+
+def test_a_map_far_from_any_coast_has_names_to_orient_by(ax) -> None:
+    box = (9.0, 45.5, 13.0, 49.0)
+    found = cities_in_box(box, 6)
+    assert [city.name for city in found[:2]] == ["Munich", "Stuttgart"]
+    for number, city in enumerate(found):
+        assert box[0] < city.longitude < box[2]
+        assert box[1] < city.latitude < box[3]
+        for other in found[:number]:
+            assert abs(city.longitude - other.longitude) > 1.0 or abs(city.latitude - other.latitude) > 0.28
+    # Where longitudes are counted to 360, and where there is nothing.
+    assert cities_in_box((230.0, 42.0, 246.0, 50.0), 1)[0].name == "Seattle"
+    assert 237 < cities_in_box((230.0, 42.0, 246.0, 50.0), 1)[0].longitude < 238
+    assert cities_in_box((-150.0, -50.0, -130.0, -40.0), 6) == ()
+    ax.set_xlim(9.0, 13.0)
+    ax.set_ylim(45.5, 49.0)
+    _draw_cities(ax)
+    assert {text.get_text() for text in ax.texts} == {city.name for city in found}
+    assert (ax.get_xlim(), ax.get_ylim()) == ((9.0, 13.0), (45.5, 49.0))

@@ -18,6 +18,7 @@ from weft.estimator.gridding import map_columns, read_times
 from weft.estimator.precision import in_float64
 from weft.estimator.wide import regional_of
 from weft.likelihoods import Gaussian
+from weft.report.cities import cities_in_box
 from weft.report.coast import lines_in_box
 from weft.report.nearby import from_neighbours
 from weft.report.rows import SeenRows, kept_rows, rows_of_table, time_labels
@@ -33,6 +34,8 @@ __all__ = ["PICTURES", "Plots"]
 PICTURES = ("map", "series", "components", "calibration", "regions")
 # Points of a map for which no step is given.
 _MAP_POINTS = 3600
+# Names on a map: more hide what it shows.
+_MOST_CITIES = 6
 _BAND = (0.05, 0.95)
 _COVERAGES = np.linspace(0.05, 0.95, 19)
 
@@ -202,12 +205,13 @@ class Plots:
 
 
 def _orient(ax: "Axes", geography: Geography | None) -> None:
-    """What tells where one is: coast lines and borders on a map in degrees, a scale wherever lengths are known."""
+    """What tells where one is: coast lines, borders and a few cities on a map in degrees, a scale wherever lengths are known."""
     if geography is not None and geography.method != "plane":
         _draw_lines(ax)
         middle = np.radians(np.clip(np.mean(ax.get_ylim()), -80.0, 80.0))
         ax.set_aspect(1 / np.cos(middle))
         _draw_scale(ax, 111.195 * float(np.cos(middle)))
+        _draw_cities(ax)
     else:
         ax.set_aspect("equal")
         if geography is not None:
@@ -277,6 +281,20 @@ def _draw_lines(ax: "Axes") -> None:
         for line in lines_in_box(kind, (west, south, east, north)):
             points: Float[np.ndarray, "point 2"] = np.asarray(line).reshape(-1, 2)
             ax.plot(points[:, 0], points[:, 1], linestyle=dashes, color=colour, linewidth=width)
+    ax.set_xlim(west, east)
+    ax.set_ylim(south, north)
+
+
+def _draw_cities(ax: "Axes") -> None:
+    """A few names to orient by; the map stays as wide as it is."""
+    import matplotlib.patheffects as effects
+
+    (west, east), (south, north) = ax.get_xlim(), ax.get_ylim()
+    around = [effects.withStroke(linewidth=2.0, foreground="w", alpha=0.8)]
+    for city in cities_in_box((west, south, east, north), _MOST_CITIES):
+        ax.plot(city.longitude, city.latitude, "s", color="k", markersize=2.5)
+        at = (city.longitude + 0.012 * (east - west), city.latitude)
+        ax.text(*at, city.name, fontsize="x-small", va="center", clip_on=True, path_effects=around)
     ax.set_xlim(west, east)
     ax.set_ylim(south, north)
 

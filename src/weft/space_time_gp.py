@@ -335,7 +335,7 @@ class SpaceTimeGP(Options):
     @in_float64
     def point(
         self,
-        place: Given[Mapping[str, float | str]],
+        place: Given[Mapping[str, float | str] | Sequence[float]],
         times: Any = None,
         quantiles: Sequence[float] = (0.05, 0.95),
         *,
@@ -343,7 +343,7 @@ class SpaceTimeGP(Options):
     ) -> "pd.DataFrame":
         """A virtual station: the series at one place, `{"lat": 47.6, "lon": -122.3, "elevation": 50}`, as `predict` gives it.
 
-        `times` are those seen unless given.
+        Bare numbers are in the order of `space`. `times` are those seen unless given.
         """
         fitted = self._any_learned()
         rows: Any = self._predict(fitted.roles.table(rows_at(fitted, place, times), with_target=False), quantiles, of)

@@ -167,6 +167,9 @@ def test_groups_by_polygons_are_those_of_the_places_inside(fitted, caplog):
     assert len(found) == 2
     by_number = fitted.aggregate(rows, polygons={"type": "FeatureCollection", "features": features[::-1]})
     assert_allclose(by_number["mean"], found["mean"])
+    # A number alone does not say which polygon it is.
+    assert list(by_number.columns[:2]) == ["polygon", "name"]
+    assert list(by_number["name"]) == ["east", "west"]
 
 
 def test_polygons_need_degrees(gp, plane):

@@ -158,6 +158,21 @@ def test_a_model_that_learned_from_what_it_finds_wrong_learns_again_without(
     assert len(learned) == 1
 
 
+def test_a_sign_that_makes_a_value_impossible_was_not_called_one() -> None:
+    table = weather()[:600].reset_index(drop=True)
+    table = table.assign(value=np.exp(table["value"] / 8))
+    options = {"time": "time", "space": ("lon", "lat"), "target": "value", "transform": "log"}
+    gp = weft.SpaceTimeGP(**options, max_iterations=8, progress=None).fit(table)
+    wrong = table.copy()
+    wrong.loc[[50, 333, 512], "value"] *= -1
+    wrong.loc[[100, 400], "value"] = -9999.0
+    found = gp.audit(wrong).set_index("row")
+    assert list(found.loc[[50, 333, 512], "cause"]) == ["sign"] * 3
+    assert list(found.loc[[100, 400], "cause"]) == ["code for a missing value"] * 2
+    rows = [50, 333, 512, 100, 400]
+    assert np.all(np.abs(found.loc[rows, "expected"] - table["value"][rows]) < 4 * found.loc[rows, "sd"])
+
+
 def test_places_elsewhere() -> None:
     rng = np.random.default_rng(2)
     lon, lat = rng.uniform(-125, -122, 20), rng.uniform(46, 49, 20)

@@ -13,6 +13,8 @@ def test_series_at_a_place(fitted: weft.SpaceTimeGP, table: pd.DataFrame) -> Non
     days = table["time"].drop_duplicates().reset_index(drop=True)
     expected = fitted.predict(pd.DataFrame({"time": days, **PLACE}))
     pd.testing.assert_frame_equal(fitted.point(PLACE), expected)
+    # In the order of the columns of space.
+    pd.testing.assert_frame_equal(fitted.point((10.9, 47.9, 420.0)), expected)
     some = fitted.point(PLACE, times=["2021-03-03", "2021-05-01"], quantiles=(), of="field")
     assert some["time"].tolist() == [pd.Timestamp("2021-03-03"), pd.Timestamp("2021-05-01")]
     assert some["sd"].iloc[1] > some["sd"].iloc[0]
@@ -21,6 +23,8 @@ def test_series_at_a_place(fitted: weft.SpaceTimeGP, table: pd.DataFrame) -> Non
 def test_what_is_no_place(fitted: weft.SpaceTimeGP) -> None:
     with pytest.raises(ValueError, match="a point needs lon, lat, elevation; elevation is missing"):
         fitted.point({"lon": 10.9, "lat": 47.9})
+    with pytest.raises(ValueError, match="a point needs lon, lat, elevation, by name or in this order"):
+        fitted.point((10.9, 47.9))
     with pytest.raises(ValueError, match="knows no 'height'"):
         fitted.point({**PLACE, "height": 3.0})
     with pytest.raises(ValueError, match="lat of a point must be a number; it is 'north'"):

@@ -11,12 +11,12 @@ import pytest
 import weft
 from tests.estimator.tables import station_table
 from weft.data.observations import take_rows
+from weft.estimator.calibration import Hidden
 from weft.estimator.learning import start_for
 from weft.inference.regional import condition_regions
 from weft.options import Options
 from weft.project import cost
 from weft.project.prepared import prepare
-
 
 ROLES = {"time": "time", "space": ("lon", "lat"), "target": "value"}
 
@@ -58,15 +58,25 @@ def test_choosing_components_is_an_evaluation_of_each_change_and_looks_at_what_i
     assert found.fit_seconds == pytest.approx(choosing + larger * (2.0 * cost.EVALUATIONS_OF_PARTS + 0.5))
 
 
-def test_passes_are_those_that_hide_rows_and_places_in_turn():
+def test_passes_are_those_that_hide_rows_and_places_in_turn(monkeypatch):
     table = station_table()
     prepared = prepare(weft.SpaceTimeGP(**ROLES).get_params(), table)
     data = prepared.translation.observations(prepared.rows)
     model = start_for(prepared.options, prepared.translation, data).model
-    # The first time of asking takes a second more than the others; the part is the whole table, which is too small to hide anything.
-    ticks = itertools.accumulate([0.0, 3.0, 0.0, 2.0, 0.0, 2.5, 0.0, 2.0])
+    # The first time of asking takes a second more than the others; the part is the whole table.
+    steps = [0.0, 3.0, 0.0, 2.0, 0.0, 2.5, 0.0, 2.0]
     arguments = (prepared.options, prepared.translation, model, data, data)
-    assert cost._of_passes(*arguments, lambda: next(ticks)) == pytest.approx(1.0 + 2.0 * cost.PASSES)
+    # Too few rows to hide any, or to tell the noise of places.
+    ticks = itertools.accumulate(steps)
+    assert cost._of_passes(*arguments, lambda: next(ticks)) == 0.0
+    shares = [0.9, 0.5]
+    hidden = [Hidden(*(np.arange(data.num_rows) < share * data.num_rows for _ in range(3))) for share in shares]
+    monkeypatch.setattr(cost, "hide", lambda *arguments, **options: tuple(hidden))
+    for least, more in ((cost.ROWS_A_PLACE, 0.0), (1, 1.0)):
+        monkeypatch.setattr(cost, "ROWS_A_PLACE", least)
+        turns = sum(float(np.mean(each.rest)) for each in hidden)
+        clock = itertools.accumulate(steps).__next__
+        assert cost._of_passes(*arguments, clock) == pytest.approx(1.0 + 2.0 * (turns + more))
     without = dataclasses.replace(prepared.options, habits=None)
     assert cost._of_passes(without, *arguments[1:], lambda: 0.0) == 0.0
 

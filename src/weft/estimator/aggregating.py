@@ -33,6 +33,7 @@ logger = logging.getLogger("weft")
 
 AREA, POLYGON = "area", "polygon"
 _PARTS_OF_TIME = ("year", "month", "day", "hour")
+_ANSWERS = ("mean", "sd", "rows", "uncertainty")
 # Numbers in the matrix of weights, or of draws, held at once.
 _MOST_NUMBERS = 16_000_000
 
@@ -121,7 +122,10 @@ def _groups(
         logger.info("%s of %s rows are in no group (%s is missing) and left out", left_out, len(group), " or ".join(by))
     grouped_rows = np.flatnonzero(group >= 0)
     first = grouped_rows[np.unique(group[grouped_rows], return_index=True)[1]]
-    return columns.iloc[first].reset_index(drop=True), group
+    # The number of a polygon tells nobody which it is; what else is said of it stands beside.
+    beside = [name for name in said if POLYGON in by and name not in (*by, *_ANSWERS)]
+    keys = columns.assign(**{name: said[name] for name in beside}).iloc[first]
+    return keys.reset_index(drop=True), group
 
 
 def _by_polygon(fitted: Fitted, rows: Measurements, polygons: Shapes) -> "dict[str, pd.Series]":

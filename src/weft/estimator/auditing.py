@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 __all__ = ["audit", "learned_from_gross", "learned_from_suspects", "without_gross"]
 
 DISAGREES = "disagrees with its neighbours"
+IMPOSSIBLE = "not a possible value"
 _FOLDS = 4
 _ROUNDS = 2
 _MOST_SHIFTED = 5
@@ -76,6 +77,7 @@ def audit(fitted: Fitted, table: Table, rate: float) -> "pd.DataFrame":
     checked = np.flatnonzero(possible)
     rows = everything.take(checked)
     _judge(fitted, rows, checked, place[checked], found, rate)
+    _look_at_impossible(fitted, everything, place, checked, found)
     return _as_frame(fitted, table, everything, found)
 
 
@@ -151,8 +153,30 @@ def _look_at_range(fitted: Fitted, rows: Measurements, found: _Findings) -> Bool
     found.add(np.flatnonzero(far & is_missing_code(values)), CODE)
     impossible = np.zeros(len(values), dtype=bool)
     impossible[present] = ~fitted.translation.target.transform.allows(values[present])
-    found.add(np.flatnonzero(impossible), "not a possible value")
+    found.add(np.flatnonzero(impossible), IMPOSSIBLE)
     return ~impossible & (found.cause == "")
+
+
+def _look_at_impossible(
+    fitted: Fitted,
+    rows: Measurements,
+    place: Int[np.ndarray, " row"],
+    checked: Int[np.ndarray, " some"],
+    found: _Findings,
+) -> None:
+    """What is expected where there is a value that cannot be, and which mistake would make it of one that can, such as a sign."""
+    cannot_be = np.flatnonzero(np.isin(found.cause, (IMPOSSIBLE, CODE)))
+    told = checked[found.cause[checked] == ""]
+    if len(cannot_be) == 0 or len(told) < 2:
+        return
+    asked = rows.take(cannot_be)
+    mean, variance, noise = _observed(fitted.given_only(rows.take(told)), asked)
+    sd = np.sqrt(variance + noise)
+    found.mean[cannot_be], found.sd[cannot_be] = fitted.translation.target.moments(mean, sd)
+    causes = _mistakes(fitted, asked, place[cannot_be], np.arange(len(cannot_be)), mean, sd, 1.0)
+    for row, cause in zip(cannot_be, causes, strict=True):
+        if found.cause[row] == IMPOSSIBLE and cause != DISAGREES:
+            found.cause[row] = cause
 
 
 def _judge(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The rows of a station that is not there."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["rows_at"]
 
 
-def rows_at(fitted: Fitted, place: Mapping[str, Any], times: Any) -> "pd.DataFrame":
+def rows_at(fitted: Fitted, place: Mapping[str, Any] | Sequence[Any], times: Any) -> "pd.DataFrame":
     """A row for each of these times, all that the model has seen unless given, at one place or of one area."""
     import pandas as pd
 
     roles, clock = fitted.roles, fitted.translation.clock
+    place = _by_name(place, (*roles.space, *roles.covariates))
     # An area is where its points are, and says nothing else of where.
     area = roles.area if roles.area is not None and place.get(roles.area, MISSING) != MISSING else None
     wanted = (*(roles.space if area is None else (area,)), *roles.covariates)
@@ -43,3 +44,13 @@ def rows_at(fitted: Fitted, place: Mapping[str, Any], times: Any) -> "pd.DataFra
             raise ValueError(f"{name} of a point must be a number; it is {place[name]!r}") from None
     columns = {name: np.full(len(when), number) for name, number in known.items()}
     return pd.DataFrame({roles.time: clock.restore(when), **columns})
+
+
+def _by_name(place: Mapping[str, Any] | Sequence[Any], wanted: Sequence[str]) -> Mapping[str, Any]:
+    """A place by its columns; bare numbers are those of space, then of covariates, in the model's order."""
+    if isinstance(place, Mapping):
+        return place
+    numbers = list(place) if np.iterable(place) and not isinstance(place, str) else [place]
+    if len(numbers) != len(wanted):
+        raise ValueError(f"a point needs {', '.join(wanted)}, by name or in this order; it is {place!r}")
+    return dict(zip(wanted, numbers, strict=True))

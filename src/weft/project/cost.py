@@ -57,8 +57,8 @@ SEARCHED_ROWS = 4_000
 MOST_LOADING = 2.0
 # From one step of a climb to the next, on the real line of its parameters.
 _BESIDE = 0.02
-# Passes over the rows: the field is asked what it leaves at rows, and is conditioned in the end.
-PASSES = 2
+# Rows a place from which the field is asked what it leaves at all of them, for the noise of places.
+ROWS_A_PLACE = 50
 
 
 class Cost(NamedTuple):
@@ -218,7 +218,10 @@ def _of_passes(
     work = _work_of_a_pass(exact, data)
     turns = hide(data, translation.num_space - translation.scaling.marks.num_columns, options.seed, work=work)
     shares = [float(np.mean(hidden.rest)) for hidden in turns]
-    return max(first - min(others), 0.0) + rate * work * (PASSES + sum(shares))
+    # In the end the field is conditioned only when it is asked, which is not the fit's.
+    asks_all = data.num_rows >= ROWS_A_PLACE * len(data.places)
+    passes = sum(shares) + float(asks_all)
+    return max(first - min(others), 0.0) + rate * work * passes if passes else 0.0
 
 
 def _work_of_a_pass(exact: Model, data: Observations) -> float:
