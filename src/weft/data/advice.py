@@ -74,7 +74,7 @@ def advise(
     elif np.mean(values == 0) >= _DRY:
         dry = f"{100 * float(np.mean(values == 0)):.0f} % of values are exactly 0 and the others are amounts"
         return Advice(likelihood="rain", reason=dry)
-    names = _POSITIVE if values.min() > 0 else _WITH_ZEROS
+    names: tuple[str | None, ...] = _POSITIVE if values.min() > 0 else _WITH_ZEROS
     best = _best_of_left_out(names, times, place, values, step)
     if best and (values.min() == 0 or len(best) == 1):
         return Advice(best[0], reason=f"under {best[0]} values left out are predicted best" if best[0] else "")
