@@ -9,11 +9,13 @@ from numpy.testing import assert_allclose
 
 import weft
 from tests.inference.test_conjugate_vi import Case
+from weft.data.observations import take_rows
 from weft.engines.choose import named_engine
 from weft.engines.dense import DenseEngine
 from weft.inference.conjugate_vi import search_sites
 from weft.inference.fields import Natural
 from weft.inference.prior import make_prior
+from weft.training import one_block
 from weft.training.composite import CompositeObjective, block_sites
 from weft.training.padding import pad_blocks
 from weft.training.parameters import make_space
@@ -130,6 +132,32 @@ def test_rows_that_say_next_to_nothing_keep_their_variance():
     by_matrix = sited_slopes_of(model, batch, DenseEngine(), starts=[None], tolerance=1e-8)
     assert by_chain.floored > 0
     assert_allclose(by_matrix.bounds[0], by_chain.bound, rtol=1e-7)
+
+
+def without_repeats(block):
+    _, first = np.unique(np.column_stack([block.row_times, block.row_places]), axis=0, return_index=True)
+    return take_rows(block, np.sort(first))
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_sites_are_the_same_in_the_coordinates_of_places(far, monkeypatch):
+    """Where every place has one row a time at most; rows far out in heavy tails say next to nothing."""
+    model, (rows, *_) = model_of("student_t"), blocks("student_t")
+    values = np.where(np.arange(rows.num_rows) % 5 == 0, 1e6, rows.values) if far else rows.values
+    rows = without_repeats(weft.Observations(rows.row_times, rows.row_places, values))
+    calls = []
+    called = one_block.value_and_slopes_at_places
+    monkeypatch.setattr(one_block, "value_and_slopes_at_places", lambda *given: calls.append(1) or called(*given))
+    found = {}
+    for engine in (named_engine("cpu"), DenseEngine()):
+        (batch,) = make_batches(pad_blocks([rows], by_row=isinstance(engine, DenseEngine)))
+        found[engine.name] = sited_slopes_of(model, batch, engine, starts=[None], tolerance=1e-8)
+    assert calls
+    assert_allclose(found["cpu"].bounds, found["dense"].bounds, rtol=1e-7 if far else 1e-9)
+    by_chain, by_matrix = (
+        np.concatenate([each.slopes.at(path) for path in make_space(model).paths], axis=1) for each in found.values()
+    )
+    assert_allclose(by_chain, by_matrix, atol=1e-5 * np.abs(by_matrix).max())
 
 
 def test_the_next_search_starts_where_the_last_ended():
