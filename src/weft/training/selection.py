@@ -25,8 +25,10 @@ _LEAST_GAIN = 0.002
 _MOST_LOSS = 0.005
 _ITERATIONS = 40
 _ITERATIONS_AGAIN = 14
-# A climb ends where two steps in a row gain less than so many nats: what is left would change no verdict.
+# A climb ends where two steps in a row gain less than so many nats, or so many a row: what is left would change no verdict. A part of the
+# CRPS is about as many nats a row, and such a step is a twentieth of the part that a change has to take off.
 _NATS = 0.5
+_NATS_PER_ROW = _LEAST_GAIN / 20
 _GRADIENT_PER_ROW = 5e-4
 
 
@@ -140,7 +142,7 @@ def _climbed(draft: Draft, blocks: Sequence[Observations], iterations: int) -> t
         CompositeObjective(space, draft.model, blocks, terms, power=0.0, engine="auto"),
         space.start(draft.model),
         max_iterations=iterations,
-        tolerance=_NATS / num_rows,
+        tolerance=max(_NATS / num_rows, _NATS_PER_ROW),
         gradient_tolerance=_GRADIENT_PER_ROW * num_rows,
         scale=float(num_rows),
     ).best
