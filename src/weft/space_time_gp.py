@@ -167,7 +167,7 @@ class SpaceTimeGP(Options):
     @_timed("learn", anew=True)
     def fit(
         self,
-        table: Given[AnyTable],
+        table: Given[AnyTable | str | os.PathLike[str]],
         y: Given[None] = None,
         *,
         checkpoint: str | os.PathLike[str] | None = None,

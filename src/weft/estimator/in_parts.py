@@ -33,7 +33,7 @@ from weft.estimator.translation import Translation
 from weft.estimator.wide import exact_model, how_regions_answer, num_asked, one_model
 from weft.inference.division import divide_places
 from weft.inference.habits import Habit
-from weft.inference.habits.base import place_numbers
+from weft.inference.habits.base import AskedPlaces, place_numbers
 from weft.inference.on_disk import PosteriorOnDisk, cells_of_places
 from weft.inference.posterior import Posterior
 from weft.inference.rows_on_disk import PartOnDisk, join_parts, write_part
@@ -220,7 +220,7 @@ class _Told(NamedTuple):
 
 
 def _brings_noise(habit: Habit, outline: Outline) -> bool:
-    return habit.noise_variance(outline.times[:1], outline.places[:1]) is not None
+    return habit.noise_variance(outline.times[:1], AskedPlaces(outline.places[:1])) is not None
 
 
 def _noise(
