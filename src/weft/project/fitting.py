@@ -44,7 +44,8 @@ def fit(found: Survey, remarks: Sequence[str] = (), *, say: Say = silent, **opti
         while unsaid:
             say(f"weft: {unsaid.pop(0)}")
 
-    gp = found.estimator().fit(found.table if found.whole is None else found.whole, callback=tell, **options)
+    rows: Any = found.table if found.whole is None else found.whole
+    gp = found.estimator().fit(rows, callback=tell, **options)
     tell()
     return gp
 
