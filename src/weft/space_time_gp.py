@@ -24,7 +24,7 @@ from weft.distributed.in_parts import TableInParts
 from weft.distributed.lazy import answer_lazily, answers_of_parts, in_one_piece, is_on_dask
 from weft.distributed.reading import gathered, in_parts
 from weft.engines.cpu.threads import single_blas_thread
-from weft.estimator.aggregating import POLYGON, Asked, aggregate, as_grouped
+from weft.estimator.aggregating import POLYGON, Aggregation, aggregate, as_grouped
 from weft.estimator.answers import answer_columns, as_answer, stack_draws
 from weft.estimator.auditing import audit, learned_from_gross, learned_from_suspects, without_gross
 from weft.estimator.columns import Measurements, Roles, read_measurements, read_to_learn, roles_among
@@ -388,7 +388,7 @@ class SpaceTimeGP(Options):
         if shapes is not None:
             check_polygons(shapes.geometries, "polygons")
             names = names or (POLYGON,)
-        asked = Asked(names, weights, how, of, levels, num_draws, seed, shapes)
+        asked = Aggregation(names, weights, how, of, levels, num_draws, seed, shapes)
         return aggregate(fitted, as_grouped(fitted, table, asked), asked, compare)
 
     @in_float64

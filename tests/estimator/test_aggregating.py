@@ -15,7 +15,7 @@ from tests.estimator.tables import station_table
 from tests.estimator.test_against_dense import DenseOracle
 from weft.data.scaling import TargetScaling
 from weft.data.transforms import transform_named
-from weft.estimator.aggregating import Asked, aggregate, as_grouped
+from weft.estimator.aggregating import Aggregation, aggregate, as_grouped
 from weft.estimator.precision import in_float64
 
 
@@ -102,7 +102,7 @@ def test_a_transformed_target_is_sampled(gp, oracle, asked):
     target = TargetScaling(transform_named("log"), 0.4, 0.7)
     translation = dataclasses.replace(gp.translation_, target=target)
     fitted = dataclasses.replace(gp.fitted_, translation=translation)
-    question = Asked(("period",), None, "sum", "field", (0.5,), 4000, 1)
+    question = Aggregation(("period",), None, "sum", "field", (0.5,), 4000, 1)
     found = aggregate(fitted, as_grouped(fitted, asked, question), question, None)
     mean, covariance = oracle.joint(asked)
     mean = (mean - oracle.target_mean) / oracle.target_sd * 0.7 + 0.4

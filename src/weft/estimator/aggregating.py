@@ -27,7 +27,7 @@ from weft.likelihoods import Gaussian
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["AREA", "POLYGON", "Asked", "aggregate", "as_grouped"]
+__all__ = ["AREA", "POLYGON", "Aggregation", "aggregate", "as_grouped"]
 
 logger = logging.getLogger("weft")
 
@@ -40,7 +40,7 @@ _MOST_NUMBERS = 16_000_000
 
 @final
 @dataclasses.dataclass(frozen=True)
-class Asked:
+class Aggregation:
     """How to put rows together."""
 
     by: tuple[str, ...]
@@ -70,7 +70,7 @@ class _Sum:
         return _Sum(np.concatenate([self.rows, other.rows]), np.concatenate([self.weights, -other.weights]))
 
 
-def as_grouped(fitted: Fitted, data: Any, asked: Asked) -> Table:
+def as_grouped(fitted: Fitted, data: Any, asked: Aggregation) -> Table:
     """`data` as a table with the columns of the model and those that make groups; of a grid they say what a row is."""
     own = [name for name in asked.by if name not in (*_PARTS_OF_TIME, *asked.of_polygons)]
     if asked.weights not in (None, AREA):
@@ -78,7 +78,7 @@ def as_grouped(fitted: Fitted, data: Any, asked: Asked) -> Table:
     return as_table(data, (*fitted.roles.coordinates, *own))
 
 
-def aggregate(fitted: Fitted, table: Table, asked: Asked, compare: Sequence[Any] | None) -> Any:
+def aggregate(fitted: Fitted, table: Table, asked: Aggregation, compare: Sequence[Any] | None) -> Any:
     """One row a group, or one row for the difference of the two groups to `compare`."""
     if asked.how not in ("mean", "sum"):
         raise ValueError(f"how must be 'mean' or 'sum'; it is {asked.how!r}")
@@ -102,7 +102,7 @@ def aggregate(fitted: Fitted, table: Table, asked: Asked, compare: Sequence[Any]
 
 
 def _groups(
-    fitted: Fitted, table: Table, rows: Measurements, asked: Asked
+    fitted: Fitted, table: Table, rows: Measurements, asked: Aggregation
 ) -> tuple["pd.DataFrame", Int[np.ndarray, " row"]]:
     """A line for each group with the columns that make it one, and the group of each row: -1 for none."""
     import pandas as pd
@@ -267,7 +267,7 @@ def _is_exact(fitted: Fitted) -> bool:
     return fitted.translation.target.transform.name == "identity" and isinstance(fitted.model.likelihood, Gaussian)
 
 
-def _answers(fitted: Fitted, rows: Measurements, sums: list[_Sum], asked: Asked) -> dict[str, Any]:
+def _answers(fitted: Fitted, rows: Measurements, sums: list[_Sum], asked: Aggregation) -> dict[str, Any]:
     """Mean, deviation, quantiles, and where the uncertainty is from; a sum over several regions has that of draws."""
     levels = np.asarray(asked.levels)
     mean, sd = np.empty(len(sums)), np.empty(len(sums))
@@ -325,7 +325,7 @@ def _expected(fitted: Fitted, rows: Measurements, of: str) -> Float[np.ndarray, 
 
 
 def _drawn(
-    fitted: Fitted, rows: Measurements, matrix: Float[np.ndarray, "sum row"], asked: Asked
+    fitted: Fitted, rows: Measurements, matrix: Float[np.ndarray, "sum row"], asked: Aggregation
 ) -> Float[np.ndarray, "draw sum"]:
     """Sums of joint draws, a few draws at a time where rows are many."""
     at_once = max(1, min(asked.num_draws, _MOST_NUMBERS // max(rows.num_rows, 1)))
