@@ -13,7 +13,7 @@ from weft.inference.habits.level import Level
 from weft.inference.habits.noise import Noise
 from weft.inference.habits.shift import Shift
 from weft.inference.habits.tails import TailsOfPlaces
-from weft.inference.posterior import Asked
+from weft.inference.posterior import AskedRows
 from weft.inference.single import SinglePosterior
 from weft.inference.tails import Tails
 from weft.inference.with_habits import PosteriorWithHabits, find_habits, tell, with_habits
@@ -123,10 +123,10 @@ def counting(calls, function):
 
 def test_several_groups_of_rows_are_predicted_by_one_question_to_the_field(with_all, asked, monkeypatch):
     groups = [
-        Asked(TIMES, asked, RowExtras()),
+        AskedRows(TIMES, asked, RowExtras()),
         # Seen places alone may be meant in fewer ways.
-        Asked(TIMES[:2], asked[:2], RowExtras(noise_variance=np.array([0.3, 0.1]))),
-        Asked(TIMES[::-1], asked[::-1], RowExtras()),
+        AskedRows(TIMES[:2], asked[:2], RowExtras(noise_variance=np.array([0.3, 0.1]))),
+        AskedRows(TIMES[::-1], asked[::-1], RowExtras()),
     ]
     alone = [with_all.prediction(*group) for group in groups]
     assert [type(each.emission).__name__ for each in alone] == ["MixedEmission", "HeavyTailed", "MixedEmission"]

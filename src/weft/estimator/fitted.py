@@ -17,7 +17,7 @@ from weft.estimator.evaluation import Sheet, make_sheet, rows_frame, score_besid
 from weft.estimator.summary import describe_components, describe_noise, summary_text
 from weft.estimator.translation import Translation
 from weft.inference.merge import concatenate_observations
-from weft.inference.posterior import Asked, Posterior
+from weft.inference.posterior import AskedRows, Posterior
 from weft.inference.prediction import IDENTITY, Marginals, Prediction
 from weft.likelihoods import RowExtras
 from weft.model import Model
@@ -134,7 +134,8 @@ class Fitted:
         """The same of several groups of rows, by one pass over the series for all of them."""
         translation = self.translation
         asked = [
-            Asked(translation.times(rows), translation.places(rows), translation.row_extras(rows)) for rows in groups
+            AskedRows(translation.times(rows), translation.places(rows), translation.row_extras(rows))
+            for rows in groups
         ]
         return self.posterior.predictions(asked, translation.target)
 

@@ -22,7 +22,7 @@ from weft.model import Model
 KIND = "posterior"
 
 
-class Asked(NamedTuple):
+class AskedRows(NamedTuple):
     """Rows to predict an observation at: times, places, and what the rows bring."""
 
     times: ArrayLike
@@ -188,9 +188,9 @@ class Posterior(abc.ABC):
         self, times: ArrayLike, places: ArrayLike, extra: RowExtras, target: TargetScaling = IDENTITY
     ) -> Prediction:
         """What would be observed at rows that bring `extra`, in the units of a target."""
-        return self.predictions([Asked(times, places, extra)], target)[0]
+        return self.predictions([AskedRows(times, places, extra)], target)[0]
 
-    def predictions(self, asked: Sequence[Asked], target: TargetScaling = IDENTITY) -> list[Prediction]:
+    def predictions(self, asked: Sequence[AskedRows], target: TargetScaling = IDENTITY) -> list[Prediction]:
         """`prediction` of several groups of rows: f is asked for once, since a pass over the series answers for all."""
         latent = marginals_of_groups(self.marginals, [(each.times, each.places) for each in asked])
         return [

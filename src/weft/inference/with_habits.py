@@ -23,7 +23,7 @@ from weft.inference.habits.base import AskedPlaces, Places, Times, Version
 from weft.inference.merge import concatenate_observations
 from weft.inference.mixed import MixedEmission, Way, mixed_marginals
 from weft.inference.plain import from_plain, to_plain
-from weft.inference.posterior import Asked, OneStepAhead, OwnOfPlaces, Posterior, marginals_of_groups
+from weft.inference.posterior import AskedRows, OneStepAhead, OwnOfPlaces, Posterior, marginals_of_groups
 from weft.inference.prediction import IDENTITY, Emission, Marginals, Prediction
 from weft.inference.queries import checked_rows, checked_sums
 from weft.likelihoods import RowExtras
@@ -180,7 +180,7 @@ class PosteriorWithHabits(Posterior):
             emission = habit.emitted(emission, times, places)
         return emission
 
-    def predictions(self, asked: Sequence[Asked], target: TargetScaling = IDENTITY) -> list[Prediction]:
+    def predictions(self, asked: Sequence[AskedRows], target: TargetScaling = IDENTITY) -> list[Prediction]:
         groups = [self._meant(each.times, each.places) for each in asked]
         found = []
         for each, group, ways in zip(asked, groups, self._ways(self._field.marginals, groups), strict=True):

@@ -97,7 +97,17 @@ def plan_map(gp: "SpaceTimeGP", rows: SeenRows, axes: MapAxes, *, terrain: Any, 
     points = _cells(box, width, height)
     columns, notes = _columns_at(gp, rows, axes, at, points, frames, terrain)
     asked = ask(gp, np.repeat(frames, len(points)), columns)
-    return MapPlan(axes, frames, len(seen), box, stretch, width, height, notes, asked)
+    return MapPlan(
+        axes=axes,
+        frames=frames,
+        num_times=len(seen),
+        box=box,
+        stretch=stretch,
+        width=width,
+        height=height,
+        notes=notes,
+        asked=asked,
+    )
 
 
 def build_map(
