@@ -105,17 +105,17 @@ def _make_problem(
         transition[:, own, own], process_noise[:, own, own] = chain.transition, chain.process_noise
         initial[own, own], readout[own], component[own] = chain.initial, chain.readout, number
     return AtPlaces(
-        ROUTINES,
-        values.shape[1],
-        component,
-        readout,
-        transition.reshape(-1),
-        process_noise.reshape(-1),
-        initial.reshape(-1),
-        np.stack(covariances).reshape(-1),
-        np.asarray(step_number, dtype=np.int64),
-        np.sqrt(precision).reshape(-1),
-        np.ascontiguousarray(values).reshape(-1),
+        routines=ROUTINES,
+        num_places=values.shape[1],
+        component=component,
+        readout=readout,
+        transition=transition.reshape(-1),
+        process_noise=process_noise.reshape(-1),
+        initial=initial.reshape(-1),
+        covariance=np.stack(covariances).reshape(-1),
+        step=np.asarray(step_number, dtype=np.int64),
+        root=np.sqrt(precision).reshape(-1),
+        values=np.ascontiguousarray(values).reshape(-1),
     )
 
 
