@@ -27,6 +27,7 @@ from tests.engines import chains
 from tests.oracles import chain as oracle
 from weft.engines.cpu import CpuEngine, FilterFailure, Limits, compiled, interrupts, threads
 from weft.engines.cpu.blas import OPTIONS
+from weft.engines.cpu.inlined import inlined_options
 from weft.state_space.chain import Rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -370,6 +371,12 @@ def _twice(number):
     return 2 * number
 
 
+def test_a_numba_that_was_not_tried_compiles_its_own_way():
+    assert set(inlined_options("0.61.2")) == {"pipeline_class"}
+    assert inlined_options("0.69.0rc1") == inlined_options("1.0.0") == {}
+
+
+@pytest.mark.skipif(not inlined_options(numba.__version__), reason="tried with older versions of numba only")
 def test_what_kernels_inline_becomes_machine_code_within_them_alone(monkeypatch):
     """Else every function is optimised and compiled once more for each that calls it: twice the wait for an engine."""
     made = []

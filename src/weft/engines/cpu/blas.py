@@ -7,6 +7,7 @@ through them. Matrices are flat row-major arrays; Fortran sees their transposes,
 
 from typing import NamedTuple, no_type_check
 
+import numba
 import numpy as np
 import scipy.linalg.cython_blas
 import scipy.linalg.cython_lapack
@@ -16,7 +17,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import get_cython_function_address, intrinsic
 
-from weft.engines.cpu.inlined import Inlined
+from weft.engines.cpu.inlined import inlined_options
 
 # No unsafe assumption about NaN or infinity: failures are found by looking for them. Only kernels call these functions: wrappers by which
 # Python could are a fifth of what there is to compile.
@@ -27,7 +28,7 @@ OPTIONS = {
     "forceinline": True,
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
-    "pipeline_class": Inlined,
+    **inlined_options(numba.__version__),
 }
 
 

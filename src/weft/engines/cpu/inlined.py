@@ -4,6 +4,9 @@
 numba optimises a function together with all that it calls and makes machine code of it, before whoever calls it is optimised with it once
 more. The functions of the kernels are inlined wherever they are called and are never called otherwise, so that most of what compiling
 took went into code that nobody runs.
+
+Where numba keeps its code is no part of what it promises, so this is done with versions it was tried with alone; with others, kernels
+are compiled as numba does it: the same code, in twice the time.
 """
 
 from typing import Any
@@ -11,7 +14,10 @@ from typing import Any
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import Compiler
 
-__all__ = ["Inlined"]
+__all__ = ["inlined_options"]
+
+# The lowest is that of pyproject.toml, which `make lowest` tries.
+_FIRST_TRIED, _LAST_TRIED = (0, 61), (0, 68)
 
 
 class _WithoutEnvironments:
@@ -45,9 +51,15 @@ class _InlinedLibrary(JITCodeLibrary):
         self._finalized = True
 
 
-class Inlined(Compiler):
+class _Inlined(Compiler):
     """numba's own compiler, with another place for what comes out of it."""
 
     def define_pipelines(self) -> list[Any]:
         self.state.library = _InlinedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
         return super().define_pipelines()
+
+
+def inlined_options(version: str) -> dict[str, Any]:
+    """Options of `numba.njit` that do this; none where numba is of a version it was not tried with."""
+    major, minor = version.split(".")[:2]
+    return {"pipeline_class": _Inlined} if _FIRST_TRIED <= (int(major), int(minor)) <= _LAST_TRIED else {}
