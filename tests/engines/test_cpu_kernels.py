@@ -16,8 +16,8 @@ from weft.engines.cpu.triangular import BLOCK
 
 
 def for_python(function):
-    """The same with the wrapper that kernels do without: called as it is, Python would crash."""
-    return njit(**(OPTIONS | {"no_cpython_wrapper": False}))(function.py_func)
+    """The same with the wrapper and the machine code of its own that kernels do without: called as it is, Python would crash."""
+    return njit(**(OPTIONS | {"no_cpython_wrapper": False, "pipeline_class": None}))(function.py_func)
 
 
 add_gram, multiply = map(for_python, (blas.add_gram, blas.multiply))

@@ -230,6 +230,7 @@ def estimator(**settings: Any) -> weft.SpaceTimeGP:
         "kernel": kernel_of_tables(),
         "learning_rows": None,
         "place_offsets": False,
+        "habits": None,
         "max_iterations": 2,
         "progress": None,
     }
@@ -292,7 +293,7 @@ def kept_estimator() -> weft.SpaceTimeGP:
 def estimator_with_levels() -> weft.SpaceTimeGP:
     table = station_table(9)
     table["value"] += 3.0 * (table["station"] % 3)
-    return estimator(pseudo_points=2, place_offsets=True).fit(table)
+    return estimator(pseudo_points=2, place_offsets=True, habits=("level",)).fit(table)
 
 
 @case

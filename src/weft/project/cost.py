@@ -79,7 +79,7 @@ class Cost(NamedTuple):
         return [
             ["memory to fit, about", megabytes(self.memory_bytes)],
             ["memory there is", megabytes(self.available_bytes)],
-            ["time to fit, about", f"{duration(self.fit_seconds)} by the clock of this machine"],
+            ["time to fit, by the clock", duration(self.fit_seconds)],
             *(
                 [["pseudo-points in all", f"{self.num_pseudo_points:,}"]]
                 if self.num_regions == 0

@@ -154,7 +154,9 @@ def are_settled(known: Float[np.ndarray, "place dim"], data: Observations) -> bo
     return bool(np.mean(at_known) >= _NEARLY_ALL)
 
 
-def place_numbers(known: Float[np.ndarray, "place dim"], places: Places) -> Int[np.ndarray, " query"]:
+def place_numbers(
+    known: Float[np.ndarray, "place dim"], places: Float[np.ndarray, "query column"]
+) -> Int[np.ndarray, " query"]:
     """Which of the known places each is, -1 for none of them; further columns (covariates) do not matter.
 
     Those nearer than a tenth of a millimetre (where columns are in kilometres) are the same: coordinates that went through a file, or
