@@ -13,6 +13,12 @@ from weft.inference.single import condition
 from weft.inference.with_habits import with_habits
 
 
+@pytest.fixture(autouse=True)
+def of_small_tables(monkeypatch):
+    """A table of so many rows is enough here."""
+    monkeypatch.setattr("weft.estimator.calibration._FEWEST_ROWS", 100)
+
+
 def made(num_places: int, num_times: int, seed: int = 0) -> weft.Observations:
     """Every place at every time, but for a few; values do not matter."""
     rng = np.random.default_rng(seed)

@@ -29,8 +29,9 @@ from weft.phases import timing
 
 __all__ = ["Hidden", "hide", "tails_of_places"]
 
-# Rows below which a table has nothing to spare, and places below which those left tell nothing about one hidden.
-_FEWEST_ROWS = 100
+# Rows below which the width of predictions would be known no better from hidden rows than from the model itself: of a thousand hidden ones
+# to two or three per cent. And places below which those left tell nothing about one hidden.
+_FEWEST_ROWS = 1_000
 _FEWEST_PLACES = 4
 # Shares of rows, and of places, that are hidden at once; no more rows than settle two numbers.
 _ROWS = 0.1
