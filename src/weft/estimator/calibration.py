@@ -29,9 +29,9 @@ from weft.phases import timing
 
 __all__ = ["Hidden", "hide", "tails_of_places"]
 
-# Rows below which the width of predictions would be known no better from hidden rows than from the model itself: of a thousand hidden ones
-# to two or three per cent. And places below which those left tell nothing about one hidden.
-_FEWEST_ROWS = 1_000
+# Rows below which answers are the model's own, as its components are those it starts from: nothing is told by what is hidden. And places
+# below which those left tell nothing about one hidden.
+_FEWEST_ROWS = 2_000
 _FEWEST_PLACES = 4
 # Shares of rows, and of places, that are hidden at once; no more rows than settle two numbers.
 _ROWS = 0.1
