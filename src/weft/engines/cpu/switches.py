@@ -386,7 +386,7 @@ def with_others(function: Any, **others: Any) -> Any:
     return types.FunctionType(function.__code__, {**function.__globals__, **others}, function.__name__)
 
 
-_compiled: Any = njit(**OPTIONS)  # type: ignore[call-overload]
+_compiled: Any = njit(**OPTIONS)
 _absorb = _compiled(with_others(absorb.py_func, compress_by_gram=compress_by_switches))
 _release = _compiled(with_others(release.py_func, accumulate_rows=accumulate_by_switches))
 run_forward_by_switches = with_others(run_forward, absorb=_absorb)
