@@ -100,9 +100,9 @@ def test_tails_are_learned_through_the_mixture():
     error = 0.9 * rng.standard_t(6.0, count) * np.where(first, sd[0], sd[1])
     errors = np.stack([np.where(first, error, error + apart), np.where(first, error - apart, error)])
     probability = np.stack([np.full(count, 0.3), np.full(count, 0.7)])
-    found = learn_tails(LeftOutWays(errors, sd, probability))
+    found = learn_tails(LeftOutWays(errors, sd, probability)).tails
     # Of so many rows both numbers are known to a few per cent; the prior pulls to the Gaussian.
     assert_allclose(found.freedom, 6.0, rtol=0.2)
     assert_allclose(found.scale, 0.9, rtol=0.03)
-    alone = learn_tails(LeftOutWays(errors[1:], sd[1:], np.ones((1, count))))
+    alone = learn_tails(LeftOutWays(errors[1:], sd[1:], np.ones((1, count)))).tails
     assert alone.freedom < 4.0

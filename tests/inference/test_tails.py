@@ -36,14 +36,14 @@ def test_tails_are_those_that_errors_were_drawn_from():
     rng = np.random.default_rng(1)
     sd = rng.uniform(0.5, 2.0, 20_000)
     error = 0.7 * sd * rng.standard_t(4.0, len(sd))
-    found = learn_tails(LeftOutWays(error[None], sd[None], np.ones((1, len(sd)))))
+    found = learn_tails(LeftOutWays(error[None], sd[None], np.ones((1, len(sd))))).tails
     # The logarithm of a scale, and of so few degrees of freedom, is known to a few parts in a hundred of as many rows.
     assert_allclose(found.scale, 0.7, rtol=0.05)
     assert_allclose(found.freedom, 4.0, rtol=0.15)
     never = np.stack([np.ones(len(sd)), np.zeros(len(sd))])
-    mixed = learn_tails(LeftOutWays(np.stack([error, 9 + error]), np.stack([sd, sd]), never))
+    mixed = learn_tails(LeftOutWays(np.stack([error, 9 + error]), np.stack([sd, sd]), never)).tails
     assert_allclose([mixed.freedom, mixed.scale], [found.freedom, found.scale], rtol=1e-6)
-    assert learn_tails(LeftOutWays(error[None, :40], sd[None, :40], np.ones((1, 40)))) == Tails(MOST_FREEDOM)
+    assert learn_tails(LeftOutWays(error[None, :40], sd[None, :40], np.ones((1, 40)))).tails == Tails(MOST_FREEDOM)
 
 
 def test_rows_are_worth_as_many_numbers_as_their_groups_tell():

@@ -22,16 +22,16 @@ from weft.inference.habits.tails import TailsOfPlaces
 from weft.inference.mixed import MixedEmission, Way
 from weft.inference.posterior import Posterior
 from weft.inference.prediction import IDENTITY
-from weft.inference.tails import LeftOutWays, count_numbers, learn_tails
+from weft.inference.tails import LeftOutWays, Tails, count_numbers, learn_tails
 from weft.inference.with_habits import with_habits
 from weft.model import Model
 from weft.phases import timing
 
 __all__ = ["Hidden", "hide", "tails_of_places"]
 
-# Rows below which answers are the model's own, as its components are those it starts from: nothing is told by what is hidden. And places
-# below which those left tell nothing about one hidden.
-_FEWEST_ROWS = 2_000
+# Rows below which answers stay the model's own unless hidden ones say clearly that its tails are others. And places below which those
+# left tell nothing about one hidden.
+_FEW_ROWS = 2_000
 _FEWEST_PLACES = 4
 # Shares of rows, and of places, that are hidden at once; no more rows than settle two numbers.
 _ROWS = 0.1
@@ -52,13 +52,11 @@ class Hidden(NamedTuple):
 
 
 def hide(data: Observations, num_space: int, seed: int, *, work: float) -> tuple[Hidden, ...]:
-    """Rows to hide in each turn, no row and no place in two of them; none where a table is too small to spare any.
+    """Rows to hide in each turn, no row and no place in two of them.
 
     `work` is what one turn over the whole series takes. Where turns would take long, those after the first have stretches of it, and
     hidden places are looked at there alone, so that all of them count alike.
     """
-    if data.num_rows < _FEWEST_ROWS:
-        return ()
     generator = np.random.default_rng(seed)
     places, of_place = distinct_places(data.places[:, :num_space])
     place = of_place[np.asarray(data.grouping.place_of_row)]
@@ -98,18 +96,19 @@ def tails_of_places(
     """What hidden rows say about the tails of predictions made without them; `condition` knows the field, whose model is `model`."""
     work = min(exact_work(model, len(data.places), data.grouping.layout))
     turns = hide(data, num_space, seed, work=work)
-    if not turns:
-        return None
     found = [_hidden_once(condition, data, hidden, habits, num_space) for hidden in turns]
-    seen = learn_tails(_one_after_another([each for each, _ in found]))
+    is_small = data.num_rows < _FEW_ROWS
+    of_rows = learn_tails(_one_after_another([each for each, _ in found]))
+    seen = unseen = Tails() if is_small and not of_rows.is_clear() else of_rows.tails
     places, of_place = distinct_places(data.places[:, :num_space])
     place = of_place[np.asarray(data.grouping.place_of_row)]
     hidden_at = np.concatenate([place[_asked_about(hidden.with_place)] for hidden in turns])
-    if len(np.unique(hidden_at)) < _FEWEST_PLACES:
-        return TailsOfPlaces(places, seen, seen)
-    left_out = _one_after_another([each for _, each in found])
-    unseen = learn_tails(left_out)
-    return TailsOfPlaces(places, seen, unseen.for_one_more(count_numbers(left_out, unseen, hidden_at)))
+    if len(np.unique(hidden_at)) >= _FEWEST_PLACES:
+        left_out = _one_after_another([each for _, each in found])
+        of_places = learn_tails(left_out)
+        count = count_numbers(left_out, of_places.tails, hidden_at)
+        unseen = Tails() if is_small and not of_places.is_clear(count) else of_places.tails.for_one_more(count)
+    return None if seen == unseen == Tails() else TailsOfPlaces(places, seen, unseen)
 
 
 def _hidden_once(

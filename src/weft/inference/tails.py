@@ -19,7 +19,7 @@ from weft.data.transforms import check_levels
 from weft.inference.prediction import IDENTITY, Continuous, Distribution, Emission, Marginals, PerRow
 from weft.scores import RowScores, crps_from_quantiles, score_rows
 
-__all__ = ["HeavyTailed", "LeftOutWays", "ScaledT", "Tails", "count_numbers", "learn_tails"]
+__all__ = ["HeavyTailed", "LearnedTails", "LeftOutWays", "ScaledT", "Tails", "count_numbers", "learn_tails"]
 
 # More degrees of freedom than this are a Gaussian; fewer than this have no variance worth the name.
 MOST_FREEDOM = 200.0
@@ -74,7 +74,20 @@ class LeftOutWays(NamedTuple):
     probability: Float[np.ndarray, "way row"]
 
 
-def learn_tails(left: LeftOutWays) -> Tails:
+class LearnedTails(NamedTuple):
+    """Tails, and by how many nats the density of the rows that they were learned from is above that of the standard Gaussian."""
+
+    tails: Tails
+    gain: float = 0.0
+    num_rows: int = 0
+
+    def is_clear(self, count: float | None = None) -> bool:
+        """Whether two numbers more are worth their while (the criterion of Schwarz 1978), of rows worth `count` independent ones."""
+        numbers = self.num_rows if count is None else min(count, self.num_rows)
+        return self.num_rows > 0 and self.gain * numbers / self.num_rows > np.log(numbers)
+
+
+def learn_tails(left: LeftOutWays) -> LearnedTails:
     """From rows predicted without themselves: the likeliest t, held weakly to the standard Gaussian."""
     # Whoever only predicts waits for no optimiser.
     from scipy.optimize import minimize
@@ -82,7 +95,7 @@ def learn_tails(left: LeftOutWays) -> Tails:
     known = np.all(np.isfinite(left.error), axis=0)
     error, sd, probability = left.error[:, known], left.sd[:, known], left.probability[:, known]
     if error.shape[1] < _FEWEST_ROWS:
-        return Tails()
+        return LearnedTails(Tails())
     with np.errstate(divide="ignore"):
         constant = np.log(probability) - np.log(sd)
 
@@ -94,7 +107,9 @@ def learn_tails(left: LeftOutWays) -> Tails:
 
     found = minimize(loss, np.array([np.log(8.0), 0.0]), method="Nelder-Mead", options={"xatol": 1e-3, "fatol": 1e-3})
     freedom = float(min(_LEAST_FREEDOM + np.exp(found.x[0]), MOST_FREEDOM))
-    return Tails(freedom, float(np.exp(found.x[1])), float(np.quantile(sd, _REACH)))
+    tails = Tails(freedom, float(np.exp(found.x[1])), float(np.quantile(sd, _REACH)))
+    standard = np.array([np.log(MOST_FREEDOM - _LEAST_FREEDOM), 0.0])
+    return LearnedTails(tails, loss(standard) - float(found.fun), error.shape[1])
 
 
 def count_numbers(left: LeftOutWays, tails: Tails, group: Int[np.ndarray, " row"]) -> float:
