@@ -7,10 +7,13 @@ from numpy.testing import assert_allclose
 from scipy.stats import multivariate_normal
 
 import weft
+from weft.inference.exact_work import exact_work
 from weft.inference.executor import Threads, running_on
 from weft.training.blocks import Kind, choose_blocks, through_the_series
 from weft.training.composite import CompositeObjective, block_evidence
+from weft.training.padding import pad_blocks
 from weft.training.parameters import make_space
+from weft.training.pieces import make_batches
 
 
 def model(variance=0.7, noise=0.2):
@@ -73,6 +76,45 @@ def test_compact_blocks_are_narrow_and_scattered_ones_wide(table):
     share = np.histogram(times, bins=4, range=(data.times[0], data.times[-1]))[0] / len(times)
     # No season is left out: a quarter of the series each, give or take.
     assert share.min() > 0.08
+
+
+def test_long_blocks_are_a_few_neighbours_for_much_longer_at_no_more_work():
+    data = stations()
+    blocks = choose_blocks(model(), data, work=5e8)
+    long = [block for block in blocks if block.kind is Kind.LONG]
+    others = [block for block in blocks if block.kind is not Kind.LONG]
+    assert 0 < len(long) < len(others)
+    assert max(len(block.data.places) for block in long) <= 12
+    assert max(len(block.data.places) for block in others) > 24
+    length = np.median([len(block.data.times) for block in others])
+    assert all(len(block.data.times) > 2 * length for block in long)
+
+    def most_work(some):
+        return max(exact_work(model(), len(b.data.places), b.data.grouping.layout).by_chain for b in some)
+
+    assert most_work(long) < 1.2 * most_work(others)
+    # A series that a stretch holds has none.
+    assert all(block.kind is not Kind.LONG for block in choose_blocks(model(), stations(300, 48), work=5e8))
+
+
+def test_a_few_blocks_of_each_length_stand_for_the_others():
+    blocks = [block.data for block in choose_blocks(model(), stations(), work=5e8)]
+    start = model()
+    space = make_space(start)
+    objective = CompositeObjective(space, start, blocks, (), power=0.0, engine="cpu")
+    point = space.start(start)
+    every = objective.scores(point)
+    assert_allclose(every.value, [by_definition(start, block) for block in blocks], rtol=1e-9)
+    num_long = sum(len(block.places) <= 12 for block in blocks)
+    assert num_long > 0
+    lengths = (slice(None, len(blocks) - num_long), slice(len(blocks) - num_long, None))
+    expected = 0.0
+    for own in lengths:
+        count = make_batches(pad_blocks(blocks[own]))[0].num_blocks
+        assert count < len(blocks[own])
+        expected = expected + every.gradient[own][:count].mean(axis=0) * len(blocks[own])
+    (found,) = objective.slopes_by_some([point])
+    assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_neighbourhoods_through_the_series_are_narrow_and_as_long_as_it():

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
 """The evidence of several blocks with one set of parameters, and what their disagreement says about it.
 
-Blocks are padded to one shape, so that one compilation serves all of them, and are evaluated as tasks of the current executor: on all
-processors, or on workers elsewhere. The sum is taken in the blocks' order, so that it does not depend on how many there are.
+Blocks of about one length are padded to one shape, so that one compilation serves all of them, and are evaluated as tasks of the
+current executor: on all processors, or on workers elsewhere. The sum is taken in the blocks' order, so that it does not depend on how
+many there are.
 """
 
 import functools
+import itertools
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +47,8 @@ from weft.training.pieces import (
 __all__ = ["CompositeObjective", "block_evidence", "block_sites", "is_learned_plainly"]
 
 _MOST_ROWS_IN_PAIRS = 1500
+# Blocks that differ in length by less than this factor are padded to one.
+_SIMILAR = 2.0
 
 
 class BlockGradients(NamedTuple):
@@ -87,7 +91,7 @@ class CompositeObjective:
     @property
     def batch_size(self) -> int:
         """How many blocks `slopes_by_some` asks."""
-        return self.num_blocks if isinstance(self.evidence, _OneByOne) else self.evidence.whole.num_blocks
+        return self.evidence.num_sampled
 
     def __call__(self, point: Float[np.ndarray, " free"]) -> FunctionValue:
         scores = self.scores(point)
@@ -101,12 +105,11 @@ class CompositeObjective:
         return self.evidence.scores(point)
 
     def slopes_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> Float[np.ndarray, "point free"]:
-        """The gradient at each point as the first batch of blocks has it, which stands for the others; a task is a point."""
+        """The gradient at each point as the first batch of blocks of each length has it, which stands for the others."""
         found = []
-        for point, gradients in zip(points, self.evidence.gradients_by_some(points), strict=True):
+        for point, gradient in zip(points, self.evidence.gradients_by_some(points), strict=True):
             _, slope = log_prior_and_slopes(self.space, self.space.place_numpy(self.model, point), self.terms)
-            whole = gradients.sum(axis=0) * self.num_blocks / len(gradients)
-            found.append(whole + self.space.steepness(point) * slope)
+            found.append(gradient + self.space.steepness(point) * slope)
         return np.stack(found)
 
 
@@ -117,8 +120,9 @@ class _Together:
         self.space, self.model = space, model
         self.engine = engine_for_blocks(model, blocks, engine)
         self.executor = current_executor()
-        batches = _batches_for(blocks, self.engine)
+        batches, self.samples = _batches_for(blocks, self.engine)
         self.whole = batches[0]
+        self.num_sampled = sum(batches[sample.number].num_blocks for sample in self.samples)
         self.batches = [self.executor.hold(batch) for batch in batches]
         self.names = _names_of(batches, blocks)
         self.num_blocks = len(blocks)
@@ -138,13 +142,14 @@ class _Together:
         self.num_engine_calls += len(found.value)
         return found
 
-    def gradients_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> list[Float[np.ndarray, "block free"]]:
-        placed = [self.space.place_numpy(self.model, point) for point in points]
+    def gradients_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> list[Float[np.ndarray, " free"]]:
+        """A task is a point and a batch."""
+        placed = [self.space.place_numpy(self.model, point) for point in points for _ in self.samples]
         task = functools.partial(_scores_of_batch, self.space, self.engine)
-        count = len(points)
-        found = self.executor.map(task, placed, self.batches[:1] * count, names=self.names[:1] * count, again=True)
+        batches, names = _repeated(self.samples, len(points), self.batches, self.names)
+        found = self.executor.map(task, placed, batches, names=names, again=True)
         self.num_engine_calls += sum(len(value) for value, _ in found)
-        return [slope * self.space.steepness(point) for (_, slope), point in zip(found, points, strict=True)]
+        return _weighted(self.space, self.samples, points, [slope for _, slope in found])
 
 
 class _TogetherWithSites:
@@ -156,8 +161,9 @@ class _TogetherWithSites:
         self.space, self.model = space, model
         self.engine = engine_for_blocks(model, blocks, engine)
         self.executor = current_executor()
-        batches = _batches_for(blocks, self.engine)
+        batches, self.samples = _batches_for(blocks, self.engine)
         self.whole = batches[0]
+        self.num_sampled = sum(batches[sample.number].num_blocks for sample in self.samples)
         self.batches = [self.executor.hold(batch) for batch in batches]
         self.names = _names_of(batches, blocks)
         self.num_blocks = len(blocks)
@@ -179,14 +185,13 @@ class _TogetherWithSites:
             np.concatenate([each.gradient for each in found]) * self.space.steepness(point),
         )
 
-    def gradients_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> list[Float[np.ndarray, "block free"]]:
-        placed = [self.space.place_numpy(self.model, point) for point in points]
+    def gradients_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> list[Float[np.ndarray, " free"]]:
+        placed = [self.space.place_numpy(self.model, point) for point in points for _ in self.samples]
         task = functools.partial(_sited_scores_of_batch, self.space, self.engine)
-        count = len(points)
-        batches, starts = self.batches[:1] * count, self.starts[:1] * count
-        found = self.executor.map(task, placed, batches, starts, names=self.names[:1] * count, again=True)
+        batches, starts, names = _repeated(self.samples, len(points), self.batches, self.starts, self.names)
+        found = self.executor.map(task, placed, batches, starts, names=names, again=True)
         self.num_engine_calls += sum(each.num_calls for each in found)
-        return [each.gradient * self.space.steepness(point) for each, point in zip(found, points, strict=True)]
+        return _weighted(self.space, self.samples, points, [each.gradient for each in found])
 
 
 class _OneByOne:
@@ -198,6 +203,7 @@ class _OneByOne:
         self.arguments = (space, model, power, engine)
         self.executor = current_executor()
         self.blocks = [self.executor.hold(block) for block in blocks]
+        self.num_sampled = len(blocks)
         self.names = [f"block {number} to learn from, {_described(block)}" for number, block in enumerate(blocks)]
         # The search for the sites of a likelihood that is not Gaussian starts where the block's last one ended.
         self.memories = [None if isinstance(model.likelihood, Gaussian) else SearchMemory() for _ in blocks]
@@ -218,8 +224,8 @@ class _OneByOne:
             np.array([float(value) for value, _, _ in found]), np.stack([np.asarray(slope) for _, slope, _ in found])
         )
 
-    def gradients_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> list[Float[np.ndarray, "block free"]]:
-        return [self.scores(point).gradient for point in points]
+    def gradients_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> list[Float[np.ndarray, " free"]]:
+        return [self.scores(point).gradient.sum(axis=0) for point in points]
 
 
 def _described(block: Observations) -> str:
@@ -235,8 +241,52 @@ def _names_of(batches: Sequence[Batch], blocks: Sequence[Observations]) -> list[
     ]
 
 
-def _batches_for(blocks: Sequence[Observations], engine: Engine) -> list[Batch]:
-    return make_batches(pad_blocks(blocks, by_row=isinstance(engine, DenseEngine)))
+class _Sample(NamedTuple):
+    """A batch that stands for all blocks of about its length, and how many of its own these are as many as."""
+
+    number: int
+    weight: float
+
+
+def _batches_for(blocks: Sequence[Observations], engine: Engine) -> tuple[list[Batch], list[_Sample]]:
+    """Blocks in their order, neighbours of about one length padded to one shape: a long one would make all the others as long.
+
+    And of each length the first batch, for what a few blocks are enough to tell.
+    """
+    by_row = isinstance(engine, DenseEngine)
+    lengths = [block.num_rows if by_row else len(block.times) for block in blocks]
+    ends = [
+        number
+        for number, (before, own) in enumerate(itertools.pairwise(lengths), 1)
+        if max(before, own) > _SIMILAR * min(before, own)
+    ]
+    batches: list[Batch] = []
+    samples = []
+    for start, end in itertools.pairwise([0, *ends, len(blocks)]):
+        of_length = make_batches(pad_blocks(blocks[start:end], by_row=by_row))
+        samples.append(_Sample(len(batches), (end - start) / of_length[0].num_blocks))
+        batches += of_length
+    return batches, samples
+
+
+def _repeated(samples: Sequence[_Sample], count: int, *lists: Sequence[Any]) -> list[list[Any]]:
+    """What each list has of the sampled batches, for each of so many points."""
+    return [[each[sample.number] for sample in samples] * count for each in lists]
+
+
+def _weighted(
+    space: ParameterSpace,
+    samples: Sequence[_Sample],
+    points: Sequence[Float[np.ndarray, " free"]],
+    slopes: Sequence[Float[np.ndarray, "block free"]],
+) -> list[Float[np.ndarray, " free"]]:
+    """At each point the gradient of all blocks, as sampled batches have it one after another."""
+    size = len(samples)
+    return [
+        space.steepness(point)
+        * np.sum([s.weight * own.sum(axis=0) for s, own in zip(samples, slopes[n * size :], strict=False)], axis=0)
+        for n, point in enumerate(points)
+    ]
 
 
 def block_evidence(
@@ -247,7 +297,7 @@ def block_evidence(
     if not (model.is_exact and isinstance(model.likelihood, Gaussian)):
         return np.array([float(log_evidence(model, block, engine=engine)) for block in blocks])
     chosen = engine_for_blocks(model, blocks, engine)
-    batches = _batches_for(blocks, chosen)
+    batches, _ = _batches_for(blocks, chosen)
     task = functools.partial(_values_of_batch, model, chosen)
     return np.concatenate(current_executor().map(task, batches, names=_names_of(batches, blocks)))
 
@@ -256,7 +306,7 @@ def block_sites(model: Model, blocks: Sequence[Observations]) -> list[Natural]:
     """The sites that stand for the likelihood of an exact model in each block by itself."""
     require_float64()
     chosen = engine_for_blocks(model, blocks, "auto")
-    batches = _batches_for(blocks, chosen)
+    batches, _ = _batches_for(blocks, chosen)
     starts: list[list[Natural | None]] = [[None] * batch.num_blocks for batch in batches]
     task = functools.partial(_sites_of_batch, model, chosen)
     found = current_executor().map(task, batches, starts, names=_names_of(batches, blocks))
