@@ -71,3 +71,21 @@ def test_few_groups_that_are_alike_may_be_so_by_chance():
     # Slopes of all rows are zero, so nothing is left but what is known before: with eight groups more, worth a number each.
     found = count_numbers(left, Tails(1e9), np.repeat(np.arange(12), [33] * 11 + [37]))
     assert_allclose(found, 12 * 20 / 8, rtol=1e-6)
+
+
+def test_tails_are_clear_where_rows_gain_more_than_two_numbers_cost():
+    """Of 800 rows of a Gaussian none is clear (one in a thousand would be), of a t with three degrees of freedom all are."""
+    rng = np.random.default_rng(8)
+
+    def learned(errors):
+        return learn_tails(LeftOutWays(errors[None], np.ones((1, len(errors))), np.ones((1, len(errors)))))
+
+    assert not any(learned(rng.normal(size=800)).is_clear() for _ in range(20))
+    assert all(learned(rng.standard_t(3, size=800)).is_clear() for _ in range(20))
+    # Rows that go together tell less: 800 of 20 groups each with its own level.
+    levels = stats.norm.ppf((np.arange(20) + 0.5) / 20)
+    wide = learned(1.5 * np.repeat(levels, 40))
+    assert wide.is_clear_of_groups(20.0)
+    assert not wide.is_clear_of_groups(4.0)
+    assert not learned(np.repeat(levels, 40)).is_clear_of_groups(20.0)
+    assert not learned(rng.normal(size=40)).is_clear()

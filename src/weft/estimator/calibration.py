@@ -107,7 +107,9 @@ def tails_of_places(
         left_out = _one_after_another([each for _, each in found])
         of_places = learn_tails(left_out)
         count = count_numbers(left_out, of_places.tails, hidden_at)
-        unseen = Tails() if is_small and not of_places.is_clear(count) else of_places.tails.for_one_more(count)
+        unseen = (
+            Tails() if is_small and not of_places.is_clear_of_groups(count) else of_places.tails.for_one_more(count)
+        )
     return None if seen == unseen == Tails() else TailsOfPlaces(places, seen, unseen)
 
 
