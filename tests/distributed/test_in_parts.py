@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Tables that stay in their parts: the numbers of the same table in memory, and all rows nowhere."""
 
+import json
 import pathlib
 import pickle
 
@@ -12,9 +13,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
 from tests.distributed.deadly import Deadly
+from weft.cli import main
 from weft.data import parts as parts_module
 from weft.data.parts import parts_of
-from weft.distributed import Processes
+from weft.distributed import Processes, tasks_on
 from weft.distributed.in_parts import ColumnsNeeded, PartsOfFiles
 from weft.distributed.on_dask import OnDask
 from weft.inference.executor import Executor
@@ -22,9 +24,11 @@ from weft.inference.habits.level import Level
 from weft.inference.habits.shift import Shift
 from weft.inference.on_disk import PosteriorOnDisk
 from weft.inference.regional import RegionalPosterior
+from weft.inference.rows_on_disk import EVER, RowsOnDisk
 from weft.inference.with_habits import PosteriorWithHabits
 from weft.project.fitting import fit_file
 from weft.project.settings import Settings
+from weft.project.surveys import survey_file
 
 dd = pytest.importorskip("dask.dataframe")
 
@@ -129,6 +133,30 @@ def test_a_table_in_parts_teaches_what_it_teaches_in_memory(local, folder):
     assert_allclose(found.posterior_.log_evidence, local.posterior_.log_evidence, rtol=1e-9)
     found.save(folder / "model.weft")
     assert_array_equal(answers(weft.load(folder / "model.weft")), answers(found))
+
+
+def test_the_evidence_of_a_long_series_goes_through_it_in_stretches(folder, monkeypatch):
+    """A component that forgets within ten days: of four stretches each is given those days before it, and the rest is never read."""
+    kernel = 0.8 * weft.Separable(space=weft.Matern32([1.0, 1.0]), time=weft.Matern12(0.35))
+    gp = estimator(components="auto", kernel=kernel, max_iterations=0).fit(folder)
+    posterior = gp.posterior_
+    assert isinstance(posterior, PosteriorOnDisk)
+    expected = posterior.log_evidence
+    read = []
+    inner = RowsOnDisk.read
+
+    def noted(rows, cells, is_wanted, span=EVER):
+        found = inner(rows, cells, is_wanted, span)
+        read.append(0 if found is None else found.num_rows)
+        return found
+
+    monkeypatch.setattr(RowsOnDisk, "read", noted)
+    assert posterior.log_evidence == expected
+    whole = max(read)
+    read.clear()
+    monkeypatch.setattr("weft.inference.on_disk.ROWS_AT_ONCE", 300)
+    assert_allclose(posterior.log_evidence, expected, rtol=1e-9)
+    assert 0 < max(read) < 0.6 * whole
 
 
 @pytest.mark.parametrize("kind", ["frame", "grid"])
@@ -276,9 +304,100 @@ def test_a_failing_part_is_named(folder):
         estimator().fit(folder)
 
 
-def test_a_file_of_settings_is_fitted_from_a_look_at_some_files(local, folder, tmp_path, monkeypatch):
-    """Of more rows than one process may hold, whole files here and there say which column is what; all are fitted."""
+@pytest.fixture
+def nobody_reads_all(monkeypatch):
+    """A command that read the folder into one frame would fail here."""
     monkeypatch.setattr("weft.project.surveys.MOST_LOOKED_AT", 1200)
+    inner = parts_module.joined_parts
+
+    def some(frames):
+        assert sum(map(len, frames)) <= 1200
+        return inner(frames)
+
+    monkeypatch.setattr("weft.project.surveys.joined_parts", some)
+    monkeypatch.setattr("weft.data.files.joined_parts", some)
+
+
+def test_a_folder_is_surveyed_by_reductions_over_its_files(folder, nobody_reads_all):
+    """Which column is what, some files tell; what is counted is counted of all."""
+    TABLE.iloc[[77, 78]].to_parquet(folder / "5.parquet", index=False)
+    here = weft.survey(pd.concat([WHOLE, TABLE.iloc[[77, 78]]], ignore_index=True))
+    found = survey_file(Settings(table=str(folder)), advised=True)
+    assert found.whole == folder
+    assert found.table.num_rows < 1200
+    assert found.arranged[0].endswith(
+        "of 2,407 rows, in 3 of 6 files, were looked at to tell which column is what; all were counted"
+    )
+    assert found.settings.options == here.settings.options
+    assert found.counts == here.counts
+    assert found.counts.num_duplicates == 7
+    assert found.copies == here.copies
+    assert found.copies.number == 2
+    assert found.objection == here.objection
+
+
+def test_workers_survey_the_folder_and_no_number_changes(folder, nobody_reads_all, client):
+    here = survey_file(Settings(table=str(folder)), advised=True)
+    with tasks_on(client):
+        there = survey_file(Settings(table=str(folder)), advised=True)
+    assert there.counts == here.counts
+
+
+CONFIG = """
+[data]
+table = "rows"
+time = "day"
+space = ["x", "y"]
+target = "value"
+missing = [-99.0]
+[model]
+components = ["fast"]
+regions = 3
+max_iterations = 2
+habits = []
+[evaluate]
+by = ["random"]
+folds = 2
+[predict]
+table = "rows"
+"""
+
+
+def test_a_folder_is_run_without_being_read_as_a_whole(folder, local, nobody_reads_all, tmp_path, monkeypatch):
+    """Checked, fitted, judged by stretches of the series, predicted file by file and reported."""
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("weft.toml").write_text(CONFIG)
+    assert main(["run"]) == 0
+    check_same(weft.load("model.weft"), local)
+    predicted = pd.read_parquet("predictions.parquet")
+    assert_allclose(predicted["mean"], local.predict(WHOLE)["mean"], rtol=1e-9)
+    assert len(predicted) == len(WHOLE)
+    report = pathlib.Path("report.html").read_text()
+    assert "value in space and time" in report
+
+
+def test_a_folder_is_looked_at_and_judged_without_being_read_as_a_whole(
+    folder, local, nobody_reads_all, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    local.save("model.weft")
+    assert main(["init", "rows"]) == 0
+    assert 'target = "value"' in pathlib.Path("weft.toml").read_text()
+    assert "2,405 rows at 40 places" in pathlib.Path("weft.toml").read_text()
+    capsys.readouterr()
+    assert main(["check", "rows", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["num_rows"], said["num_places"], said["num_times"]) == (2405, 40, 60)
+    assert (
+        main(["evaluate", "rows", "--model", "model.weft", "--by", "random", "--folds", "2", "-o", "scores.csv"]) == 0
+    )
+    found = pd.read_csv("scores.csv")
+    expected = local.cross_validate(folder, by="random", folds=2)
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
+
+
+def test_a_file_of_settings_is_fitted_from_a_look_at_some_files(local, folder, tmp_path, monkeypatch, nobody_reads_all):
+    """Of more rows than one process may hold, whole files here and there say which column is what; all are fitted."""
     read, said = [], []
     inner = parts_module.read_part
 
@@ -291,6 +410,6 @@ def test_a_file_of_settings_is_fitted_from_a_look_at_some_files(local, folder, t
     settings = Settings(table=folder, options=options | {"habits": None})
     found = fit_file(settings, tmp_path / "model.weft", advised=True, say=said.append)
     assert read == ["0.parquet", "4.parquet"]
-    assert said[0] == "weft: 920 of 2,405 rows, in 2 of 5 files, were looked at to tell which column is what"
+    assert said[0].startswith("weft: 920 of 2,405 rows, in 2 of 5 files, were looked at to tell which column is what")
     assert any("missing is -99" in each for each in said)
     check_same(found, local)

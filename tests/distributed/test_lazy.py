@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Tables on Dask, answered partition by partition: what the same table in memory is answered."""
 
+import functools
 import os
 import pathlib
-import signal
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from benchmarks.memory import resident_megabytes
 from numpy.testing import assert_allclose
 
 import weft
+from tests.distributed.deadly import read_and_die_once
 from weft.cli import main
 from weft.distributed.clients import WORKER_ENVIRONMENT
 from weft.distributed.lazy import _in_graph
@@ -119,14 +120,17 @@ def test_scores_of_partitions_are_those_of_the_table(fitted):
         assert_allclose(found[name], value, rtol=1e-9, err_msg=name)
 
 
-@pytest.mark.long
-def test_a_worker_killed_while_it_predicts_changes_no_number(fitted, client):
+def test_a_worker_killed_while_it_predicts_changes_no_number(fitted, client, tmp_path):
+    """In the middle of a task that reads a partition and answers for it, others being done or under way."""
     asked = rows(60, seed=9)
-    lazy = fitted.predict(dd.from_pandas(asked, npartitions=4, sort=False))
-    victim = next(iter(client.run(os.getpid).values()))
-    future = client.compute(lazy)
-    os.kill(victim, signal.SIGKILL)
-    pd.testing.assert_frame_equal(future.result(), fitted.predict(asked), check_dtype=False, rtol=1e-9)
+    parts = [asked.iloc[start : start + 12] for start in range(0, 60, 12)]
+    read = functools.partial(read_and_die_once, tmp_path / "died")
+    with client.as_current():
+        lazy = fitted.predict(dd.from_map(read, range(5), parts, meta=asked.iloc[:0]))
+        assert not (tmp_path / "died").exists()
+        found = lazy.compute()
+    assert (tmp_path / "died").exists()
+    pd.testing.assert_frame_equal(found, fitted.predict(asked), check_dtype=False, rtol=1e-9)
 
 
 @pytest.mark.parametrize(("source", "target"), [("grid.zarr", "out.zarr"), ("parts", "out.parquet")])

@@ -181,7 +181,7 @@ def ready() -> Iterator[pathlib.Path]:
         def survey_again(settings: Settings, **options: Any) -> Survey:
             return dataclasses.replace(surveyed, settings=settings)
 
-        patch.setattr(weft.project.fitting, "survey_to_fit", survey_again)
+        patch.setattr(weft.project.fitting, "survey_file", survey_again)
         patch.setattr(weft.project.runs, "survey_file", survey_again)
         patch.setattr(weft.project.runs, "_rehearse", lambda *given: None)
         patch.setattr(weft.SpaceTimeGP, "predict_pieces", lambda *given, **options: iter([predicted]))

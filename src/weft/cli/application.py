@@ -11,7 +11,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any
 
 from cyclopts import App, CycloptsError, Group, Parameter
@@ -42,6 +41,7 @@ from weft.cli.sample import sample
 from weft.cli.score import score
 from weft.cli.suggest import suggest
 from weft.cli.update import update
+from weft.sentences import is_for_people, sentence_of
 
 __all__ = ["INTERRUPTED", "SUCCESS", "UNEXPECTED", "WRONG_INPUT", "app", "main"]
 
@@ -96,12 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _close_output()
         return SUCCESS
     except MemoryError as error:
-        return _refuse(_sentence(error) or "there is not enough memory; use fewer rows or fewer pseudo-points")
+        return _refuse(sentence_of(error) or "there is not enough memory; use fewer rows or fewer pseudo-points")
     except Exception as error:
         if is_for_people(error):
             with contextlib.suppress(OSError):
                 _flush()
-            return _refuse(_sentence(error))
+            return _refuse(sentence_of(error))
         traceback.print_exc()
         print("weft: the above is a fault of weft, not of your input; please report it", file=sys.stderr)
         return UNEXPECTED
@@ -140,32 +140,6 @@ def _remarks_shown() -> Iterator[None]:
     finally:
         logger.removeHandler(handler)
         logger.setLevel(level)
-
-
-def is_for_people(error: BaseException) -> bool:
-    """Whether the error says in a sentence what was wrong with the input: the system's do, and those weft wrote.
-
-    A ValueError out of a library's depths, or a KeyError that is only a key, tells a user nothing: a fault of ours.
-    """
-    if isinstance(error, OSError):
-        return True
-    if not isinstance(error, ValueError | TypeError | KeyError | ImportError) or " " not in _sentence(error):
-        return False
-    return _innermost_module(error.__traceback__).partition(".")[0] in ("weft", "weft_experiments")
-
-
-def _innermost_module(trace: TracebackType | None) -> str:
-    name = ""
-    while trace is not None:
-        name = str(trace.tb_frame.f_globals.get("__name__", ""))
-        trace = trace.tb_next
-    return name
-
-
-def _sentence(error: BaseException) -> str:
-    # str() of a KeyError is the repr of its text.
-    text = error.args[0] if isinstance(error, KeyError) and error.args else error
-    return " ".join(str(text).split())
 
 
 def _refuse(sentence: str) -> int:

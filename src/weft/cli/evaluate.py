@@ -15,7 +15,9 @@ from weft.cli.options import (
     ModelOptions,
     Places,
     RowsFile,
+    Scheduler,
     TableOfConfig,
+    Workers,
     names_in,
     settings_from,
 )
@@ -44,13 +46,17 @@ def evaluate(
     config: Config = None,
     columns: ColumnOptions = DEFAULT_COLUMNS,
     options: ModelOptions = DEFAULT_MODEL,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
     json: AsJson = False,
 ) -> None:
     """Cross-validate: hold rows out, predict them, and score that beside naive baselines."""
+    from weft.distributed import cluster, tasks_on
     from weft.project import evaluate_file
 
     settings = settings_from(config, table, columns, options, places=places).held_out_by(names_in(by), folds, horizon)
-    found = evaluate_file(
-        settings, model=model, advised=config is None, refit=refit, output=output, rows=rows, say=remark
-    )
+    with cluster(workers, scheduler) as client, tasks_on(client):
+        found = evaluate_file(
+            settings, model=model, advised=config is None, refit=refit, output=output, rows=rows, say=remark
+        )
     emit({"scores": found.scores.to_dict("records")}, str(found), as_json=json)

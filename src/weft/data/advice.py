@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
+from weft.data.missing import ValuesTally
 from weft.data.transforms import Transform, transform_named
 
 __all__ = ["Advice", "advise"]
@@ -51,10 +52,15 @@ class Advice:
 
 
 def advise(
-    times: Float[np.ndarray, " row"], place: Int[np.ndarray, " row"], values: Float[np.ndarray, " row"], step: float
+    times: Float[np.ndarray, " row"],
+    place: Int[np.ndarray, " row"],
+    values: Float[np.ndarray, " row"],
+    step: float,
+    tally: ValuesTally,
 ) -> Advice:
     """Advice for a target with values at places (by number) and times; `step` is the usual step between times.
 
+    Where these are some rows of a larger table, the `tally` is of all: what its values may be, no sample can tell.
     Of transforms those count under which values left out are predicted best, in the units of the target, from those before and after
     and, as of places never seen, from what the others have at the same time: levels of places may differ by factors where
     changes in time do not (counts of provinces large and small). Of several that are as good, the mildest under which the size of
@@ -64,19 +70,19 @@ def advise(
     """
     present = ~np.isnan(values)
     times, place, values = times[present], place[present], values[present]
-    if len(values) == 0 or values.min() < 0 or values.min() == values.max():
+    if len(values) == 0 or tally.lowest < 0 or values.min() == values.max():
         return Advice()
-    if np.all(values == np.rint(values)):
-        if values.max() == 1:
+    if tally.are_counts:
+        if tally.highest == 1:
             return Advice(likelihood="bernoulli", reason="all values are 0 or 1")
         if values.mean() < _SMALL_COUNTS:
             return Advice(likelihood="negative_binomial", reason=f"small counts (mean {values.mean():.2g})")
     elif np.mean(values == 0) >= _DRY:
         dry = f"{100 * float(np.mean(values == 0)):.0f} % of values are exactly 0 and the others are amounts"
         return Advice(likelihood="rain", reason=dry)
-    names: tuple[str | None, ...] = _POSITIVE if values.min() > 0 else _WITH_ZEROS
+    names: tuple[str | None, ...] = _POSITIVE if tally.lowest > 0 else _WITH_ZEROS
     best = _best_of_left_out(names, times, place, values, step)
-    if best and (values.min() == 0 or len(best) == 1):
+    if best and (tally.lowest == 0 or len(best) == 1):
         return Advice(best[0], reason=f"under {best[0]} values left out are predicted best" if best[0] else "")
     names = best or names
     first, second = _neighbours(times, place, values, step)

@@ -6,14 +6,14 @@ Text, parquet, NetCDF and Zarr are read and written; Excel, GeoPackage, GeoJSON 
 
 import os
 import pathlib
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 
 from weft.data.atomic import whole_file, whole_folder
 from weft.data.csv_text import read_csv, require_flat, write_csv
-from weft.data.parts import is_of_parts, joined_parts, parts_of, read_part
+from weft.data.parts import is_of_parts, joined_parts, names_of, num_rows_of, parts_of, read_part
 from weft.data.special import refuse_special
 from weft.data.tables import as_table
 from weft.data.valid_values import without_invalid
@@ -31,6 +31,7 @@ __all__ = [
     "file_kind",
     "read_table",
     "read_table_to_answer",
+    "tables_to_answer",
     "write_pieces",
     "write_table",
 ]
@@ -107,11 +108,38 @@ def read_table(path: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
 
 def read_table_to_answer(path: str | os.PathLike[str], output: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
     """The table at `path`, as a Dataset where `output` is to be one, so that answers are described as those are."""
-    table = read_table(path)
+    return _to_answer(read_table(path), output)
+
+
+def _to_answer(table: "pd.DataFrame | xr.Dataset", output: str | os.PathLike[str]) -> "pd.DataFrame | xr.Dataset":
     if file_kind(output) == "csv" and _is_pandas(table):
         # What the writer would refuse after the long work.
         require_flat(_as_arrow(table.head(_ROWS_LOOKED_AT)).schema)
     return as_dataset(table) if file_kind(output) in ("netcdf", "zarr") else table
+
+
+def tables_to_answer(
+    path: str | os.PathLike[str], output: str | os.PathLike[str]
+) -> "Iterable[pd.DataFrame | xr.Dataset]":
+    """The same as tables whose answers follow each other in `output`: many files one by one, each read when its turn comes."""
+    return _FilesToAnswer(path, output) if is_of_parts(path) else (read_table_to_answer(path, output),)
+
+
+@final
+class _FilesToAnswer:
+    """Those of many files that have rows, each with the columns of all, in one order; of none the first."""
+
+    def __init__(self, path: str | os.PathLike[str], output: str | os.PathLike[str]):
+        parts = parts_of(path)
+        self.parts = [part for part in parts if num_rows_of(part)] or parts[:1]
+        self.names = list(dict.fromkeys(name for part in self.parts for name in names_of(part)))
+        self.output = output
+
+    def __iter__(self) -> "Iterator[pd.DataFrame | xr.Dataset]":
+        for part in self.parts:
+            frame = read_part(part)
+            index = set(frame.index.names)
+            yield _to_answer(frame.reindex(columns=[name for name in self.names if name not in index]), self.output)
 
 
 @timing("write")
@@ -271,12 +299,25 @@ def _write_parquet(pieces: Iterable["pa.Table"], path: pathlib.Path) -> None:
         for piece in pieces:
             if writer is None:
                 writer = pq.ParquetWriter(path, piece.schema, compression="zstd")
-            writer.write_table(piece.cast(writer.schema))
+            writer.write_table(_of_types(piece, writer.schema))
     finally:
         if writer is not None:
             writer.close()
     if writer is None:
         raise ValueError("there is nothing to write: no piece of a table came")
+
+
+def _of_types(piece: "pa.Table", schema: "pa.Schema") -> "pa.Table":
+    """A piece with the types of those before it."""
+    import pyarrow as pa
+
+    try:
+        return piece.cast(schema)
+    except (pa.ArrowException, ValueError) as error:
+        raise ValueError(
+            f"parts of the table have columns of other types, which one parquet file cannot hold ({_first_line(error)}); give "
+            "each column one type in all parts"
+        ) from error
 
 
 def _is_pandas(data: Any) -> bool:

@@ -3,25 +3,41 @@
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 
 from weft.data.advice import Advice, advise
 from weft.data.categories import MISSING, is_category, is_kinds, labels_of
 from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words, times_of
-from weft.data.missing import Sentinel, find_sentinels, target_values
+from weft.data.missing import Sentinel, ValuesTally, find_sentinels, tally_values, target_values
 from weft.data.number_text import LEADING_ZERO, are_nearly_numbers
 from weft.data.scaling import HEIGHT_WORDS, find_easting_northing, find_lon_lat, find_plane, learn_scaling
+from weft.data.steps import MOST_ROWS_A_TIME
 from weft.data.tables import Table, distinct_rows, numbers, time_columns
 from weft.data.time_parts import find_time_parts
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ColumnGuesses", "Counts", "Guess", "count_table", "guess_columns", "refuse_mixed_units"]
+__all__ = [
+    "ColumnGuesses",
+    "Counts",
+    "Guess",
+    "RowsLookedAt",
+    "Tally",
+    "columns_of_units",
+    "count_table",
+    "counts_of",
+    "guess_columns",
+    "labels_of_units",
+    "looked_at",
+    "places_in",
+    "refuse_mixed_units",
+    "width_km",
+]
 
 _SAMPLE_ROWS = 2000
 _TIME_WORDS = ("time", "date", "datetime", "timestamp", "day", "hour", "month", "year", "t")
@@ -156,12 +172,24 @@ def guess_columns(table: Table, *, time_format: str | None = None) -> ColumnGues
     return ColumnGuesses(time, space, target, station, others, kinds, objections)
 
 
-def refuse_mixed_units(table: Table, target: str) -> None:
+def columns_of_units(names: Iterable[str], target: str) -> tuple[str, ...]:
+    """Columns that may say in which units the target is, by their names."""
+    return tuple(name for name in names if name != target and _words(name) & _UNIT_WORDS)
+
+
+def labels_of_units(table: Table, target: str) -> dict[str, tuple[str, ...]]:
+    """What columns of units say, each label once."""
+    columns = {name: table.column(name) for name in columns_of_units(table.names, target)}
+    return {
+        name: tuple(dict.fromkeys(str(unit).strip() for unit in column.dropna().unique()))
+        for name, column in columns.items()
+        if not _is_numeric(column)
+    }
+
+
+def refuse_mixed_units(labels: Mapping[str, Sequence[str]], target: str) -> None:
     """ValueError where a column of units says that the target is in one unit in some rows and in another in others."""
-    for name in table.names:
-        if name == target or not _words(name) & _UNIT_WORDS or _is_numeric(table.column(name)):
-            continue
-        said = [str(unit).strip() for unit in table.column(name).dropna().unique()]
+    for name, said in labels.items():
         bare = {unit: re.sub(r"[\u00b0\s]|deg(rees?)? ", "", unit.lower()) for unit in said}
         for family in _UNITS:
             several = [unit for unit in said if bare[unit] in family]
@@ -170,6 +198,49 @@ def refuse_mixed_units(table: Table, target: str) -> None:
                     f"column {name!r} says that {target!r} is in {several[0]} in some rows and in {several[1]} in others; "
                     "convert all of them to one unit"
                 )
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class Tally:
+    """What counts of a table are made of, by all its rows at once or by parts of it joined: each time (of `time`) and place once.
+
+    `num_measured` are rows that differ in time or place, `num_valued` those that differ in these or their value.
+    """
+
+    time: str
+    clock: Clock
+    times: Float[np.ndarray, " time"]
+    places: dict[str, np.ndarray]
+    is_area: Bool[np.ndarray, " place"]
+    rows_of_places: Int[np.ndarray, " place"]
+    width_km: float | None
+    values: ValuesTally
+    num_rows: int
+    num_measured: int
+    num_valued: int
+
+    @property
+    def at_place(self) -> dict[str, np.ndarray]:
+        """The columns of space of what is no area."""
+        return {name: column[~self.is_area] for name, column in self.places.items()}
+
+    @property
+    def step(self) -> float:
+        """The usual one between times."""
+        return float(np.median(np.diff(self.times))) if len(self.times) > 1 else 0.0
+
+
+class RowsLookedAt(NamedTuple):
+    """Rows by their times, numbers of places and values: all of a table, or some of a larger one."""
+
+    times: Float[np.ndarray, " row"]
+    place: Int[np.ndarray, " row"]
+    values: Float[np.ndarray, " row"]
+
+
+# The step to put times on, of a clock and rows.
+StepFor = Callable[..., str | float | None]
 
 
 def count_table(
@@ -181,60 +252,106 @@ def count_table(
     time_format: str | None = None,
     missing: Sequence[float] = (),
     area: str | None = None,
-    clock: Clock | None = None,
-    step_for: Callable[..., str | float | None] | None = None,
+    step_for: StepFor | None = None,
 ) -> Counts:
     """Counts over all rows; a table that cannot be used raises as the readers of its columns do.
 
     Rows that are means over an `area` need not say where they are. Where a step is to be chosen for times, `step_for` tells which, of
     the clock, times, numbers of places and values.
     """
-    times_column = times_of(table, time)
-    clock = learn_clock(times_column, time, text_format=time_format) if clock is None else clock
-    times = clock.numbers(times_column, time)
+    clock = learn_clock(times_of(table, time), time, text_format=time_format)
+    first, is_area, rows = _read_rows(table, clock, time, space, target, missing, area)
+    columns = places_in(table, space)
+    tally = Tally(
+        time,
+        clock,
+        np.unique(rows.times),
+        {name: column[first] for name, column in columns.items()},
+        is_area,
+        np.bincount(rows.place, minlength=len(first)),
+        # By row, so that one without coordinates is named.
+        width_km({name: column[~is_area[rows.place]] for name, column in columns.items()}),
+        tally_values(rows.values),
+        len(rows.times),
+        len(distinct_rows([rows.times, rows.place])[0]),
+        len(distinct_rows(list(rows))[0]),
+    )
+    return counts_of(tally, target, rows, step_for)
+
+
+def looked_at(
+    table: Table,
+    clock: Clock,
+    *,
+    time: str,
+    space: Sequence[str],
+    target: str,
+    missing: Sequence[float] = (),
+    area: str | None = None,
+) -> RowsLookedAt:
+    """The rows of a table that is part of a larger one, whose `clock` it is."""
+    return _read_rows(table, clock, time, space, target, missing, area)[2]
+
+
+def places_in(table: Table, space: Sequence[str]) -> dict[str, np.ndarray]:
+    """The columns that say where each row is: numbers, or kinds."""
     columns = {name: table.column(name) for name in space}
-    places = {
+    return {
         name: labels_of(column) if is_kinds(column, name) else numbers(column, name) for name, column in columns.items()
     }
-    values = target_values(table, target, missing)
+
+
+def _read_rows(
+    table: Table,
+    clock: Clock,
+    time: str,
+    space: Sequence[str],
+    target: str,
+    missing: Sequence[float],
+    area: str | None,
+) -> tuple[Int[np.ndarray, " place"], Bool[np.ndarray, " place"], RowsLookedAt]:
+    """The first row of each place, whether that is an area, and all rows."""
+    times = clock.numbers(times_of(table, time), time)
     areas = np.full(len(times), MISSING) if area is None else labels_of(table.column(area))
-    at_place = {name: column[areas == MISSING] for name, column in places.items()}
-    where = [*places.values(), areas]
-    place_rows, place = distinct_rows(where)
-    num_measured = len(distinct_rows([times, place])[0])
-    distinct = np.unique(times)
-    steps = np.diff(distinct)
-    step = float(np.median(steps)) if len(steps) else 0.0
+    first, place = distinct_rows([*places_in(table, space).values(), areas])
+    return first, areas[first] != MISSING, RowsLookedAt(times, place, target_values(table, target, missing))
+
+
+def counts_of(tally: Tally, target: str, rows: RowsLookedAt, step_for: StepFor | None = None) -> Counts:
+    """Counts of a table, of which these `rows` are all or some: they tell which transform suits the target, and which step its times."""
+    clock, step, times = tally.clock, tally.step, tally.times
+    steps = np.diff(times)
     # One and a half steps: a month after a month is no gap.
     gaps = steps[steps > 1.5 * step]
-    present = values[~np.isnan(values)]
-    first_and_last = clock.restore(distinct[[0, -1]])
-    ends = [str(end) for end in (clock.datetimes(first_and_last, time) if clock.is_counted else first_and_last)]
+    first_and_last = clock.restore(times[[0, -1]])
+    ends = [str(end) for end in (clock.datetimes(first_and_last, tally.time) if clock.is_counted else first_and_last)]
+    # Of rows that are few of many, times are farther apart than they are.
+    is_stepped = step_for is not None and tally.num_rows <= MOST_ROWS_A_TIME * len(times)
     counts = Counts(
-        num_rows=len(times),
-        num_missing_target=int(np.isnan(values).sum()),
-        num_duplicates=len(times) - num_measured,
-        num_identical=len(times) - len(distinct_rows([times, place, values])[0]),
-        num_times=len(distinct),
-        num_places=len(place_rows),
+        num_rows=tally.num_rows,
+        num_missing_target=tally.num_rows - tally.values.num,
+        num_duplicates=tally.num_rows - tally.num_measured,
+        num_identical=tally.num_rows - tally.num_valued,
+        num_times=len(times),
+        num_places=len(tally.is_area),
         num_gaps=len(gaps),
         first_time=ends[0],
         last_time=ends[1],
         time_unit=clock.unit,
-        span=float(distinct[-1] - distinct[0]),
+        span=float(times[-1] - times[0]),
         step=step,
         longest_gap=float(np.max(gaps, initial=0.0)),
-        share_present=num_measured / (len(distinct) * len(place_rows)),
-        target_lowest=float(np.min(present, initial=np.inf)) if len(present) else np.nan,
-        target_highest=float(np.max(present, initial=-np.inf)) if len(present) else np.nan,
-        target_is_counts=_are_counts(present),
-        width_km=_width_km(at_place),
-        advice=advise(times, place, values, step),
-        sentinels=find_sentinels(values),
-        chosen_step=None if step_for is None else step_for(clock, times, place, values),
+        share_present=tally.num_measured / (len(times) * len(tally.is_area)),
+        target_lowest=tally.values.lowest,
+        target_highest=tally.values.highest,
+        target_is_counts=tally.values.are_counts,
+        width_km=tally.width_km,
+        advice=advise(*rows, step, tally.values),
+        sentinels=find_sentinels(tally.values),
+        chosen_step=step_for(clock, *rows) if step_for is not None and is_stepped else None,
         notes=(),
     )
-    return dataclasses.replace(counts, notes=(*_notes(counts, target), *_notes_on_places(at_place)))
+    return dataclasses.replace(counts, notes=(*_notes(counts, target), *_notes_on_places(tally)))
 
 
 def _guess_time(
@@ -454,11 +571,7 @@ def _is_row_number(name: str, column: "pd.Series") -> bool:
     return bool(np.all(np.diff(column.to_numpy(dtype=np.float64, na_value=np.nan)) == 1))
 
 
-def _are_counts(present: Float[np.ndarray, " value"]) -> bool:
-    return len(present) > 0 and bool(np.all((present >= 0) & (present == np.rint(present))))
-
-
-def _width_km(places: dict[str, np.ndarray]) -> float | None:
+def width_km(places: dict[str, np.ndarray]) -> float | None:
     """The largest side of the box around the places, or None where they are not on a map."""
     scaling = learn_scaling(places)
     if scaling.geography is None:
@@ -467,8 +580,9 @@ def _width_km(places: dict[str, np.ndarray]) -> float | None:
     return float(np.max(np.ptp(on_map, axis=0), initial=0.0))
 
 
-def _notes_on_places(places: dict[str, np.ndarray]) -> tuple[str, ...]:
+def _notes_on_places(tally: Tally) -> tuple[str, ...]:
     """Latitude 0 and longitude 0 at once, far from all others, is what programs write where they know no place."""
+    places, rows_of_places = tally.at_place, tally.rows_of_places[~tally.is_area]
     degrees = find_lon_lat(list(places))
     if degrees is None:
         return ()
@@ -476,7 +590,8 @@ def _notes_on_places(places: dict[str, np.ndarray]) -> tuple[str, ...]:
     others = [np.abs(places[name][~nowhere]) for name in degrees]
     if not nowhere.any() or nowhere.all() or float(np.hypot(*others).min()) < _NOWHERE_DEGREES:
         return ()
-    rows = "1 row is" if nowhere.sum() == 1 else f"{int(nowhere.sum()):,} rows are"
+    count = int(rows_of_places[nowhere].sum())
+    rows = "1 row is" if count == 1 else f"{count:,} rows are"
     return (f"{rows} at {degrees[1]} 0 and {degrees[0]} 0, far from all others: no coordinates? Leave such rows out",)
 
 

@@ -16,7 +16,7 @@ from weft.data.tables import time_columns
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Part", "is_of_parts", "joined_parts", "num_rows_of", "parts_of", "read_part"]
+__all__ = ["Part", "is_of_parts", "joined_parts", "names_of", "num_rows_of", "parts_of", "read_part"]
 
 _ENDINGS = (".parquet", ".pq", ".parq")
 
@@ -66,6 +66,19 @@ def num_rows_of(part: Part) -> int:
         return int(pq.read_metadata(part.path).num_rows)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _damaged(part) from error
+
+
+def names_of(part: Part) -> tuple[str, ...]:
+    """The columns of a file, and those that its folders name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        inside = pq.read_schema(part.path).names
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _damaged(part) from error
+    # An index without a name is in the file under one that is no column's.
+    return tuple(name for name in dict.fromkeys((*inside, *dict(part.keys))) if not name.startswith("__index_level_"))
 
 
 def read_part(part: Part, columns: Sequence[str] | None = None) -> "pd.DataFrame":

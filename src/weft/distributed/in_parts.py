@@ -28,7 +28,7 @@ from weft.phases import timing
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Census", "PartsOfDask", "PartsOfFiles", "TableInParts"]
+__all__ = ["Census", "ColumnsNeeded", "PartsOfDask", "PartsOfFiles", "TableInParts", "sum_at"]
 
 
 class ColumnsNeeded(NamedTuple):
@@ -110,9 +110,9 @@ class TableInParts(abc.ABC):
         return Census(
             times=times,
             places=places,
-            rows_of_times=_sum_at(time_of_part, [part.rows_of_times for part in found], len(times)),
-            values_of_times=_sum_at(time_of_part, [part.values_of_times for part in found], len(times)),
-            values_of_places=_sum_at(place_of_part, [part.values_of_places for part in found], len(places)),
+            rows_of_times=sum_at(time_of_part, [part.rows_of_times for part in found], len(times)),
+            values_of_times=sum_at(time_of_part, [part.values_of_times for part in found], len(times)),
+            values_of_places=sum_at(place_of_part, [part.values_of_places for part in found], len(places)),
             num_rows=sum(part.num_rows for part in found),
             target=join_moments([part.target for part in found]),
             transformed=join_moments([part.transformed for part in found]),
@@ -168,9 +168,10 @@ def _rows_at(packed: PackedTable, wanted: Bool[np.ndarray, " time"]) -> PackedTa
     )
 
 
-def _sum_at(
+def sum_at(
     numbers: Sequence[Int[np.ndarray, " _"]], counts: Sequence[Int[np.ndarray, " _"]], size: int
 ) -> Int[np.ndarray, " all"]:
+    """Counts of parts, each by its numbers among `size`, summed."""
     total = np.zeros(size, dtype=np.int64)
     for number, count in zip(numbers, counts, strict=True):
         np.add.at(total, number, count)

@@ -98,7 +98,8 @@ class OnDask(Executor):
             # Dask runs a task of a lost worker again, and gives up after `allowed-failures` of them.
             raise TaskError(
                 f"{name} lost its worker {error.allowed_failures + 1} times; perhaps memory ran out: give workers "
-                "more of it, or have fewer on a machine"
+                "more of it, or have fewer on a machine",
+                for_people=True,
             ) from error
         except PASSED_ON:
             raise

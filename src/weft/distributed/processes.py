@@ -60,7 +60,8 @@ class Processes(Executor):
                     break
                 if attempt == RETRIES:
                     raise TaskError(
-                        f"{names[lost]} lost its process {RETRIES + 1} times; perhaps memory ran out: give it fewer processes"
+                        f"{names[lost]} lost its process {RETRIES + 1} times; perhaps memory ran out: give it fewer processes",
+                        for_people=True,
                     )
         return [answers[number] for number in range(len(tasks))]
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from weft.engines.cpu.threads import one_processor
 from weft.phases import add_processor_seconds
+from weft.sentences import Refused, TaskError, is_for_people, sentence_of
 
 __all__ = ["PASSED_ON", "RETRIES", "Done", "TaskError", "accepted", "failed", "run_metered", "run_task"]
 
@@ -17,10 +18,6 @@ __all__ = ["PASSED_ON", "RETRIES", "Done", "TaskError", "accepted", "failed", "r
 PASSED_ON = (ArithmeticError, np.linalg.LinAlgError, MemoryError)
 # A task whose worker died is run again so often, then it is taken to be the task's fault.
 RETRIES = 3
-
-
-class TaskError(RuntimeError):
-    """A task failed on a worker; the sentence says which one and why."""
 
 
 def run_task(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -37,9 +34,16 @@ class Done(NamedTuple):
 
 
 def run_metered(function: Callable[..., Any], *arguments: Any) -> Done:
-    """The same, for a caller who keeps an account of phases."""
+    """The same, for a caller who keeps an account of phases. Errors that are for people come as sentences: only here is known by whom."""
     begun = time.process_time()
-    answer = run_task(function, *arguments)
+    try:
+        answer = run_task(function, *arguments)
+    except PASSED_ON:
+        raise
+    except Exception as error:
+        if is_for_people(error):
+            raise Refused(sentence_of(error)) from None
+        raise
     return Done(answer, time.process_time() - begun)
 
 
@@ -55,4 +59,4 @@ def _as_numpy(leaf: Any) -> Any:
 
 def failed(name: str, error: Exception) -> TaskError:
     """What to raise here for an error elsewhere."""
-    return TaskError(f"{name} failed on a worker: {error}")
+    return TaskError(f"{name} failed on a worker: {sentence_of(error)}", for_people=is_for_people(error))

@@ -69,14 +69,16 @@ def learn_in_parts(options: Options, named: Roles, table: TableInParts, **fit_op
 
 
 def rows_to_hold_out(options: Options, named: Roles, table: TableInParts) -> Any:
-    """Rows of a table in parts, in one frame, of which some are to be held out: all, or those of the stretches that are learned from."""
+    """Rows of a table in parts, in one frame, to judge a model by: all, or those of the stretches that are learned from."""
     if table.num_rows <= MOST_LOOKED_AT:
         return table.gathered().unpacked()
     census = table.census(named.target, named.missing, None)
     whole = _WholeInParts(options, table, census, named)
     found = whole.rows_to_look_at().unpacked()
     logger.info(
-        "held out are some of %s of %s rows, in stretches of the series", f"{len(found):,}", f"{census.num_rows:,}"
+        "%s of %s rows, in stretches of the series, are learned from, and some of them held out to judge by",
+        f"{len(found):,}",
+        f"{census.num_rows:,}",
     )
     return found
 

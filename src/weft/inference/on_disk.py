@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from weft.arrays import AnyArray, ArrayLike
-from weft.data.observations import Observations
+from weft.data.observations import Observations, take_rows
 from weft.data.on_disk import FileArrays, TemporaryFolder
 from weft.engines.base import Engine
 from weft.engines.choose import check_engine_name, engine_name
@@ -48,6 +48,8 @@ __all__ = ["PosteriorOnDisk"]
 
 # Points that regions are told of at once: a worker has little memory beside the table's part that it answers for.
 POINTS_AT_ONCE = 2**18
+# Rows of a region that its evidence takes at once, beside those before them.
+ROWS_AT_ONCE = 2**18
 # Of the time a model remembers: asked about times farther apart than this, it is asked in several spans.
 FAR_APART = 2.0
 
@@ -63,12 +65,16 @@ class RegionOnDisk(NamedTuple):
     share: Share | None
 
     def conditioned(self, rows: RowsOnDisk, span: Span) -> Conditioned:
-        is_seen = np.zeros(len(rows.places), dtype=bool)
-        is_seen[self.places] = True
         # Where all its rows are far away, it is told all of them.
-        data = rows.read(self.cells, is_seen, span) or rows.read(self.cells, is_seen)
+        data = self.read(rows, span) or self.read(rows, EVER)
         assert data is not None
         return Conditioned(self.model, self.told(data, rows.places[self.places]), self.engine)
+
+    def read(self, rows: RowsOnDisk, span: Span) -> Observations | None:
+        """What it sees of the table within a span; None where that is nothing."""
+        is_seen = np.zeros(len(rows.places), dtype=bool)
+        is_seen[self.places] = True
+        return rows.read(self.cells, is_seen, span)
 
     def told(self, data: Observations, places: Float[np.ndarray, "place dim"]) -> Told:
         """Some of the region's rows; what it stands on where it leaves something out are all of its `places`, as with all rows."""
@@ -90,11 +96,30 @@ def _answer(
     return question(region.conditioned(rows, span), times, places)
 
 
-def _evidence(rows: RowsOnDisk, region: RegionOnDisk) -> float:
-    """A region's log evidence by its core's share of the rows."""
-    one = region.conditioned(rows, EVER)
-    own = place_numbers(rows.places[region.places[region.is_core]], one.data.places) >= 0
-    return float(np.mean(own[np.asarray(one.data.grouping.place_of_row)])) * log_evidence_of(one)
+class _Evidence(NamedTuple):
+    """Log evidence of some rows given those before them, how many rows these are, and how many of them are the core's."""
+
+    log_evidence: float
+    num_rows: int
+    num_core: int
+
+
+def _evidence(rows: RowsOnDisk, region: RegionOnDisk, span: Span, remembers: float) -> _Evidence:
+    """Of what a region sees within a span, given what it sees before it as far as it remembers: p(both) / p(those before)."""
+    data = region.read(rows, Span(span.first - remembers, span.last))
+    if data is None:
+        return _Evidence(0.0, 0, 0)
+    is_own = data.row_times >= span.first
+    places = rows.places[region.places]
+    found = (
+        log_evidence_of(Conditioned(region.model, region.told(data, places), region.engine)) if is_own.any() else 0.0
+    )
+    if is_own.any() and not is_own.all():
+        before = take_rows(data, np.flatnonzero(~is_own))
+        found -= log_evidence_of(Conditioned(region.model, region.told(before, places), region.engine))
+    is_core = place_numbers(places[region.is_core], data.places) >= 0
+    own_core = is_own & is_core[np.asarray(data.grouping.place_of_row)]
+    return _Evidence(float(found), int(np.count_nonzero(is_own)), int(np.count_nonzero(own_core)))
 
 
 @final
@@ -136,16 +161,35 @@ class PosteriorOnDisk(Posterior):
 
     @property
     def log_evidence(self) -> float:
-        """Each region's by its core's share of the rows it sees: to compare models of the same table by, and no more than that."""
-        executor, numbers = current_executor(), range(self.num_regions)
-        return sum(
-            executor.map(
-                _evidence,
-                [executor.hold(self.stored)] * self.num_regions,
-                [self._region(number) for number in numbers],
-                names=[f"region {number} at all times" for number in numbers],
-            )
+        """Each region's by its core's share of the rows it sees: to compare models of the same table by, and no more than that.
+
+        A long series goes through stretch by stretch, each given what came before it as far as the model remembers: nobody holds more
+        rows than that of a region. One that never forgets, with a season say, is told all of a region's rows at once.
+        """
+        executor, held, remembers = current_executor(), current_executor().hold(self.stored), self._remembers
+        tasks = [(number, span) for number in range(self.num_regions) for span in self._stretches(number)]
+        found = executor.map(
+            _evidence,
+            [held] * len(tasks),
+            [self._region(number) for number, _ in tasks],
+            [span for _, span in tasks],
+            [remembers] * len(tasks),
+            names=[f"region {number} at times {span.first:g} to {span.last:g}" for number, span in tasks],
         )
+        total = 0.0
+        for number in range(self.num_regions):
+            own = [each for each, task in zip(found, tasks, strict=True) if task[0] == number]
+            share = sum(each.num_core for each in own) / max(sum(each.num_rows for each in own), 1)
+            total += share * sum(each.log_evidence for each in own)
+        return total
+
+    def _stretches(self, number: int) -> list[Span]:
+        """The series in stretches none of which is shorter than what the model remembers, with so many rows of a region as one may hold."""
+        times, cells = self.times, np.asarray(self._region(number).cells)
+        num_rows = int(np.sum(self.stored.offsets[:, cells + 1] - self.stored.offsets[:, cells]))
+        most = (times[-1] - times[0]) // self._remembers if self._remembers > 0 else np.inf
+        count = int(max(1, min(-(-num_rows // ROWS_AT_ONCE), most)))
+        return [Span(float(some[0]), float(some[-1])) for some in np.array_split(times, min(count, len(times)))]
 
     def habits(self) -> tuple[OwnOfPlaces, ...]:
         return ()

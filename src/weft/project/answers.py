@@ -2,10 +2,10 @@
 """A model's answers from file to file. Whatever can be refused is, before the long work; outputs are whole or absent."""
 
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from weft.data.files import read_table, read_table_to_answer, write_pieces, write_table
+from weft.data.files import read_table, tables_to_answer, write_pieces, write_table
 from weft.data.outputs import check_outputs
 from weft.distributed import tasks_on
 from weft.distributed.clients import is_dask_client, num_workers
@@ -29,6 +29,7 @@ __all__ = [
     "load_target",
     "point_file",
     "predict_file",
+    "predicted_pieces",
     "report_file",
     "sample_file",
     "score_file",
@@ -55,9 +56,15 @@ def predict_file(
         with tasks_shown("auto"):
             write_pieces(computed_in_order(gp.predict(asked, quantiles=quantiles, of=of), client), output)
         return
-    asked = read_table_to_answer(table, output) if places is None else rows_to_answer(gp, table, places)
+    tables = tables_to_answer(table, output) if places is None else (rows_to_answer(gp, table, places),)
     with tasks_on(client), tasks_shown("auto"):
-        write_pieces(gp.predict_pieces(asked, quantiles=quantiles, of=of), output)
+        write_pieces(predicted_pieces(gp, tables, quantiles, of), output)
+
+
+def predicted_pieces(gp: SpaceTimeGP, tables: Iterable[Any], quantiles: Sequence[float], of: Of) -> Iterator[Any]:
+    """Predictions of tables one after another, piece by piece."""
+    for asked in tables:
+        yield from gp.predict_pieces(asked, quantiles=quantiles, of=of)
 
 
 def rows_for(gp: SpaceTimeGP, path: pathlib.Path, places: pathlib.Path | None) -> Any:

@@ -18,7 +18,7 @@ from weft.options import HeldOutBy
 from weft.project.fitting import Say, fit, silent
 from weft.project.prepared import check_folds
 from weft.project.settings import Settings
-from weft.project.surveys import rows_of, surveyed
+from weft.project.surveys import survey_file, table_of
 from weft.project.words import aligned, score_cells, score_table
 from weft.space_time_gp import SpaceTimeGP
 
@@ -119,13 +119,13 @@ def evaluate_file(
     check_outputs(settings.inputs() | {"model": model}, tables={"scores": output, "scored rows": rows})
     by, folds, horizon = settings.evaluate.by, settings.evaluate.folds, settings.evaluate.horizon
     check_kinds(by, horizon)
-    data = rows_of(settings)
     if model is not None:
-        gp, table = load_estimator(model), data.table
+        gp, table = load_estimator(model), table_of(settings)
     else:
-        found = surveyed(settings, data, advised=advised)
-        check_folds(found.prepared(), by, folds, horizon)
-        gp, table = found.estimator() if refit else fit(found, say=say), found.table
+        found = survey_file(settings, advised=advised)
+        table = found.rows_here()
+        check_folds(found.prepared(table), by, folds, horizon)
+        gp = found.estimator() if refit else fit(found, say=say)
     evaluation = evaluate(gp, table, by, folds, refit=refit, horizon=horizon)
     if output is not None:
         write_table(evaluation.scores, output)

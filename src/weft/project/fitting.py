@@ -9,7 +9,7 @@ from weft.data.outputs import check_outputs
 from weft.distributed import tasks_on
 from weft.estimator.precision import in_float64
 from weft.project.settings import Settings
-from weft.project.surveys import Survey, survey_to_fit
+from weft.project.surveys import Survey, survey_file
 from weft.space_time_gp import SpaceTimeGP
 from weft.training.fitting import Outcome
 
@@ -62,7 +62,7 @@ def fit_file(
     """The table that settings name fitted, and the model in `output`; `client` as for `SpaceTimeGP.fit`."""
     check_outputs(settings.inputs(), files={"model": output, "checkpoint": checkpoint_of(output)})
     with tasks_on(client):
-        found = survey_to_fit(settings, advised=advised)
+        found = survey_file(settings, advised=advised)
         refuse_copies(found)
         gp = fit_to(output, found, resume=resume, say=say)
     if not was_interrupted(gp):

@@ -3,12 +3,14 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Iterable
 from typing import Any, cast, final
 
-from weft.data.files import read_table, read_table_to_answer, write_pieces, write_table
+from weft.data.files import read_table, tables_to_answer, write_pieces, write_table
 from weft.data.outputs import check_outputs
 from weft.options import Of
 from weft.phases import Recording, Timings, recording, timing
+from weft.project.answers import predicted_pieces
 from weft.project.evaluation import Evaluation, check_kinds, evaluate
 from weft.project.fitting import (
     Say,
@@ -81,26 +83,27 @@ def _run(settings: Settings, account: Recording, *, resume: bool, say: Say, comm
     check_threshold(settings.report.threshold)
     found = survey_file(settings, advised=False)
     settings = found.settings
-    asked = None
+    asked: Iterable[Any] | None = None
     if settings.predict.table is not None:
-        asked = read_table_to_answer(settings.predict.table, files["predictions"])
+        asked = tables_to_answer(settings.predict.table, files["predictions"])
     heights = None if settings.report.terrain is None else read_table(settings.report.terrain)
     refuse_copies(found)
-    _rehearse(found, asked, heights)
+    rows = found.rows_here()
+    _rehearse(found, rows, asked, heights)
     remarks = [f"fitting these rows\n{aligned(found.lines())}"]
     gp = fit_to(files["model"], found, remarks, resume=resume, say=say)
     if was_interrupted(gp):
         return Run(found, gp, files, account.so_far())
     say(gp.summary())
     held_out = settings.evaluate
-    evaluation = evaluate(gp, found.table, held_out.by, held_out.folds, horizon=held_out.horizon)
+    evaluation = evaluate(gp, rows, held_out.by, held_out.folds, horizon=held_out.horizon)
     write_table(evaluation.scores, files["scores"])
     if asked is not None:
-        pieces = gp.predict_pieces(asked, quantiles=settings.predict.quantiles, of=cast(Of, settings.predict.of))
+        pieces = predicted_pieces(gp, asked, settings.predict.quantiles, cast(Of, settings.predict.of))
         write_pieces(pieces, files["predictions"])
     report = build_report(
         gp,
-        found.table,
+        rows,
         path=files["report"],
         evaluated={by: rows for by, rows in evaluation.rows.items() if by in KINDS_OF_CHECK},
         station=settings.report.station,
@@ -127,10 +130,10 @@ def _files(settings: Settings) -> dict[str, pathlib.Path]:
 
 
 @timing("survey")
-def _rehearse(found: Survey, asked: Any, heights: Any) -> None:
-    settings, prepared = found.settings, found.prepared()
+def _rehearse(found: Survey, rows: Any, asked: Iterable[Any] | None, heights: Any) -> None:
+    settings, prepared = found.settings, found.prepared(rows)
     check_station(prepared, settings.report.station)
     check_terrain(prepared, heights)
     check_folds(prepared, settings.evaluate.by, settings.evaluate.folds, settings.evaluate.horizon)
     if asked is not None:
-        check_question(prepared, asked, settings.predict.quantiles, settings.predict.of)
+        check_question(prepared, next(iter(asked)), settings.predict.quantiles, settings.predict.of)

@@ -3,20 +3,34 @@
 
 import dataclasses
 import functools
+import logging
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from weft.data.copies import Copies, find_copies
 from weft.data.files import read_table
-from weft.data.inspect import ColumnGuesses, Counts, count_table, guess_columns, refuse_mixed_units
+from weft.data.inspect import (
+    ColumnGuesses,
+    Counts,
+    count_table,
+    counts_of,
+    guess_columns,
+    labels_of_units,
+    looked_at,
+    refuse_mixed_units,
+)
 from weft.data.long_form import LongForm, long_form
 from weft.data.offers import Offers, offer_covariates
-from weft.data.parts import is_of_parts, joined_parts, num_rows_of, parts_of, read_part
+from weft.data.parts import Part, is_of_parts, joined_parts, num_rows_of, parts_of, read_part
 from weft.data.tables import Table, as_table, time_columns
-from weft.estimator.columns import roles_among
+from weft.distributed.in_parts import TableInParts
+from weft.distributed.reading import in_parts
+from weft.distributed.tallies import ColumnsCounted, Tallied, tally_files
+from weft.estimator.columns import Roles, roles_among
+from weft.estimator.in_parts import rows_to_hold_out
 from weft.estimator.learning import MOST_LOOKED_AT, models_rows, options_among
 from weft.estimator.several import targets_among, targets_written, transforms_of
 from weft.estimator.translation import step_for
@@ -31,7 +45,9 @@ from weft.project.settings import Settings
 from weft.project.words import aligned
 from weft.space_time_gp import SpaceTimeGP
 
-__all__ = ["Survey", "arranged", "rows_of", "survey", "survey_file", "survey_to_fit", "surveyed"]
+__all__ = ["Survey", "arranged", "survey", "survey_file", "surveyed", "table_of"]
+
+logger = logging.getLogger("weft")
 
 ROLES = ("time", "space", "target")
 _MOST_SHOWN = 20
@@ -49,7 +65,7 @@ class Survey:
     arguments of `SpaceTimeGP`, and `estimator()` is the one that `weft fit TABLE` fits. `guesses` say what each column
     seems to be; there are none where every column was named. `offers` are columns that could be covariates, and those that must not be.
     `table` has a row a measurement: `arranged` says what was done to make it so, if anything was. Where it is some rows of a table in
-    many files, `whole` names those, and they are what is fitted.
+    many files, `whole` names those: all of them are counted, and they are what is fitted.
     """
 
     table: Table
@@ -97,18 +113,38 @@ class Survey:
         self.require_columns()
         return SpaceTimeGP(**self.settings.arguments())
 
-    def prepared(self) -> Prepared:
-        """Rows read and units learned, as `fit` does; a table that cannot be fitted raises as there. Of several targets, the first."""
+    def rows_here(self) -> Any:
+        """The table; of one in many files the rows that parameters are learned from, which are judged by too: stretches of the series."""
+        if self.whole is None:
+            return self.table
         self.require_columns()
+        arguments = self._arguments()
+        options, station = options_among(arguments), self.settings.report.station
+        roles = roles_among(vars(options))
+        places = (*roles.of_places, *(() if station is None or station in roles.columns else (station,)))
+        found = in_parts(self.whole, roles.time, places, roles.numeric)
+        assert isinstance(found, TableInParts)
+        return rows_to_hold_out(options, roles, found)
+
+    def prepared(self, rows: Any = None) -> Prepared:
+        """Rows read and units learned, as `fit` does; a table that cannot be fitted raises as there. Of several targets, the first.
+
+        The rows are those of `rows_here`, for whoever has them already.
+        """
+        self.require_columns()
+        return prepare(self._arguments(), self.rows_here() if rows is None else rows)
+
+    def _arguments(self) -> dict[str, Any]:
+        """Those of an estimator; of several targets, the first."""
         arguments = self.settings.arguments()
         targets = targets_among(arguments["target"])
         if targets:
             transforms = transforms_of(arguments.get("transform"), targets)
             arguments |= {"target": targets[0], "transform": transforms[targets[0]]}
-        return prepare(arguments, self.table)
+        return arguments
 
     def cost(self) -> Cost:
-        """What a fit will take, by a short trial on a stretch of the series."""
+        """What a fit will take, by a short trial on a stretch of the series; of a table in many files, besides reading them."""
         return cost_of(self.prepared())
 
     def lines(self) -> list[list[str]]:
@@ -168,30 +204,64 @@ def survey(table: Any, *, places: Any = None, **options: Any) -> Survey:
 
 
 def survey_file(settings: Settings, *, advised: bool) -> Survey:
-    """The survey of the table that settings name."""
-    return surveyed(settings, rows_of(settings), advised=advised)
+    """The survey of the table that settings name.
 
-
-def survey_to_fit(settings: Settings, *, advised: bool) -> Survey:
-    """The same for a table that is fitted and no more: of one in many files, with more rows than one process may hold, whole files here
-    and there say which column is what; tasks read them, and `whole` is to be fitted.
+    Of one in many files, with more rows than one process may hold, whole files here and there say which column is what; all of them are
+    counted where tasks run, and `whole` is to be fitted.
     """
+    some = _some_files(settings)
+    if some is None:
+        return surveyed(settings, _rows_of(settings), advised=advised)
+    return surveyed(settings, LongForm(some.rows), advised=advised, whole=some)
+
+
+def table_of(settings: Settings) -> Any:
+    """The table that settings name, with a row a measurement; of one in many files that is not to be read as a whole, the path."""
+    some = _some_files(settings)
+    return _rows_of(settings).table if some is None else some.path
+
+
+def _rows_of(settings: Settings) -> LongForm:
+    assert settings.table is not None
+    places = None if settings.places is None else read_table(settings.places)
+    return arranged(read_table(settings.table), places, settings.options)
+
+
+class _Files(NamedTuple):
+    """Files that are one table, how many rows they have, and the rows of those that were looked at."""
+
+    path: pathlib.Path
+    parts: list[Part]
+    num_rows: int
+    num_read: int
+    rows: Any
+
+    @property
+    def said(self) -> str:
+        return (
+            f"{len(self.rows):,} of {self.num_rows:,} rows, in {self.num_read} of {len(self.parts)} files, were looked at to tell which "
+            "column is what; all were counted"
+        )
+
+
+def _some_files(settings: Settings) -> _Files | None:
+    """Some of the files of a table that is not to be read as a whole; None for any other, and where it must be to be understood."""
     path = settings.table
-    if path is None or settings.places is not None or not is_of_parts(path):
-        return survey_file(settings, advised=advised)
+    if path is None:
+        raise ValueError("there is no table to read; give one, or name it under [data] in the config")
+    if settings.places is not None or not is_of_parts(path):
+        return None
     parts = parts_of(path)
     counts = current_executor().map(num_rows_of, parts, names=[f"counting {part.path}" for part in parts])
     if sum(counts) <= MOST_LOOKED_AT:
-        return survey_file(settings, advised=advised)
+        return None
     chosen = [parts[number] for number in _here_and_there(counts, MOST_LOOKED_AT)]
     some = joined_parts(current_executor().map(read_part, chosen, names=[f"reading {part.path}" for part in chosen]))
-    rows = arranged(some, None, settings.options)
-    if rows.notes:
+    if arranged(some, None, settings.options).notes:
         # A column a station, say: the files have to be turned into rows together.
-        return survey_file(settings, advised=advised)
-    said = f"{len(some):,} of {sum(counts):,} rows, in {len(chosen)} of {len(parts)} files, were looked at to tell which column is what"
-    found = surveyed(settings, rows, advised=advised)
-    return dataclasses.replace(found, arranged=(said,), whole=pathlib.Path(path))
+        logger.info("all %s rows are read into memory, to have a row a measurement", f"{sum(counts):,}")
+        return None
+    return _Files(pathlib.Path(path), parts, sum(counts), len(chosen), some)
 
 
 def _here_and_there(counts: Sequence[int], most: int) -> list[int]:
@@ -202,14 +272,6 @@ def _here_and_there(counts: Sequence[int], most: int) -> list[int]:
         if sum(counts[number] for number in chosen) <= most:
             return [int(number) for number in chosen]
     return [int(filled[0])]
-
-
-def rows_of(settings: Settings) -> LongForm:
-    """The table of the settings, with a row a measurement; a sentence if they name none."""
-    if settings.table is None:
-        raise ValueError("there is no table to read; give one, or name it under [data] in the config")
-    places = None if settings.places is None else read_table(settings.places)
-    return arranged(read_table(settings.table), places, settings.options)
 
 
 def arranged(data: Any, places: Any, options: Mapping[str, Any]) -> LongForm:
@@ -234,13 +296,15 @@ def _several(names: Any) -> tuple[str, ...]:
 
 
 @timing("survey")
-def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
+def surveyed(settings: Settings, rows: LongForm, *, advised: bool, whole: "_Files | None" = None) -> Survey:
     """The survey of a table; with `advised`, what suits the target is added to settings: a transform or a likelihood, and
     which numbers mean that there is no value.
 
-    A config was looked over by its writer and is not advised.
+    A config was looked over by its writer and is not advised. Where the rows are some of a `whole`, that is counted.
     """
     options, data = settings.options, rows.table
+    said = rows.notes if whole is None else (whole.said,)
+    path = None if whole is None else whole.path
     reasons: dict[str, str] = {}
     unknown: dict[str, str] = {}
     guesses = None
@@ -260,7 +324,7 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
                     or f"no column looks like the {role}; choose among {_shown(seen.names)}{hint}"
                 )
         if unknown:
-            return Survey(seen, settings, reasons, unknown, guesses=guesses, arranged=rows.notes)
+            return Survey(seen, settings, reasons, unknown, guesses=guesses, arranged=said, whole=path)
     targets = targets_written(settings.options["target"], as_table(data).names)
     if len(targets) > 1:
         settings = settings.with_options(target=targets)
@@ -269,26 +333,18 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
     for target in targets[1:]:
         dataclasses.replace(roles, target=target).table(data, with_target=True)
     table = roles.table(data, with_target=True)
-    refuse_mixed_units(table, roles.target)
-
-    def counted(missing: Sequence[float], target: str = roles.target) -> Counts:
-        columns: dict[str, Any] = {"time": roles.time, "space": roles.space, "target": target, "area": roles.area}
-        given = options_among(settings.options)
-        if given.time_step == "auto":
-            by_rows = models_rows(given)
-            columns["step_for"] = functools.partial(step_for, by_rows=by_rows)
-        return count_table(table, **columns, time_format=options.get("time_format"), missing=missing)
-
-    counts = counted(roles.missing)
+    counter = _Counter(table, roles, options_among(settings.options), whole)
+    refuse_mixed_units(counter.units, roles.target)
+    counts = counter.counts(roles.missing, roles.target)
     if advised and "missing" not in options and counts.sentinels:
         codes = tuple(sentinel.value for sentinel in counts.sentinels)
         number = sum(sentinel.num_rows for sentinel in counts.sentinels)
         settings = settings.with_options(missing=codes)
-        counts = counted(codes)
+        counts = counter.counts(codes, roles.target)
         rest = f"{counts.target_lowest:g} to {counts.target_highest:g}"
         reasons["missing"] = f"{number:,} rows have such a value of {roles.target!r}, far from all others ({rest})"
     if advised and len(targets) > 1 and "transform" not in options:
-        advice = [counted(roles.missing, target).advice for target in targets]
+        advice = [counter.counts(roles.missing, target).advice for target in targets]
         if any("transform" in each.options for each in advice):
             settings = settings.with_options(
                 transform=tuple(each.options.get("transform", "identity") for each in advice)
@@ -297,10 +353,10 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
     elif advised and not {"transform", "likelihood"} & options.keys():
         settings = settings.with_options(**counts.advice.options)
         reasons |= dict.fromkeys(counts.advice.options, counts.advice.reason)
-    copies = find_copies(table)
+    copies = counter.copies
     objection = None
     if not settings.keep_duplicates:
-        objection = objection_to(copies, table, roles, settings.report.station)
+        objection = objection_to(copies, counts.num_rows, table, roles, settings.report.station)
     further = () if guesses is None else (*guesses.others, *guesses.kinds)
     candidates = dict.fromkeys(name for name in (*roles.covariates, *further) if name in table.names)
     offers = offer_covariates(table, roles.target, candidates)
@@ -314,8 +370,59 @@ def surveyed(settings: Settings, rows: LongForm, *, advised: bool) -> Survey:
         objection=objection,
         guesses=guesses,
         offers=offers,
-        arranged=rows.notes,
+        arranged=said,
+        whole=path,
     )
+
+
+@final
+class _Counter:
+    """Counts of a table that is here, or of a whole one of which some rows are."""
+
+    def __init__(self, table: Table, roles: Roles, options: Options, whole: _Files | None):
+        self.table, self.roles, self.options, self.whole = table, roles, options, whole
+        self._found: dict[tuple[tuple[float, ...], str], Tallied] = {}
+
+    def counts(self, missing: Sequence[float], target: str) -> Counts:
+        columns: dict[str, Any] = {"time": self.roles.time, "space": self.roles.space, "area": self.roles.area}
+        step = None
+        if self.options.time_step == "auto":
+            step = functools.partial(step_for, by_rows=models_rows(self.options))
+        if self.whole is None:
+            return count_table(
+                self.table,
+                **columns,
+                target=target,
+                missing=missing,
+                time_format=self.options.time_format,
+                step_for=step,
+            )
+        tally = self._tallied(tuple(missing), target).tally
+        some = looked_at(self.table, tally.clock, **columns, target=target, missing=missing)
+        return counts_of(tally, target, some, step)
+
+    @property
+    def copies(self) -> Copies:
+        return find_copies(self.table) if self.whole is None else self._any_tallied.copies
+
+    @property
+    def units(self) -> dict[str, tuple[str, ...]]:
+        if self.whole is None:
+            return labels_of_units(self.table, self.roles.target)
+        return self._any_tallied.units
+
+    @property
+    def _any_tallied(self) -> Tallied:
+        """Copies and units are the same whatever means no value."""
+        return self._tallied(self.roles.missing, self.roles.target)
+
+    def _tallied(self, missing: tuple[float, ...], target: str) -> Tallied:
+        assert self.whole is not None
+        if (missing, target) not in self._found:
+            roles, written = self.roles, self.options.time_format
+            columns = ColumnsCounted(roles.time, roles.space, roles.area, target, missing, written)
+            self._found[missing, target] = tally_files(self.whole.parts, columns)
+        return self._found[missing, target]
 
 
 def _objection(role: str, guesses: ColumnGuesses | None) -> str | None:
