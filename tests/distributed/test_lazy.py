@@ -13,28 +13,14 @@ from benchmarks.memory import resident_megabytes
 from numpy.testing import assert_allclose
 
 import weft
+from tests.distributed.conftest import client_of
 from tests.distributed.deadly import read_and_die_once
+from tests.distributed.made_rows import rows, wide_part
 from weft.cli import main
-from weft.distributed.clients import WORKER_ENVIRONMENT
 from weft.distributed.lazy import _in_graph
 
 dd = pytest.importorskip("dask.dataframe")
 distributed = pytest.importorskip("distributed")
-
-
-def rows(count: int, seed: int = 5) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    table = pd.DataFrame(
-        {
-            "day": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 20, count), "D"),
-            "x": rng.uniform(0, 9, count),
-            "y": rng.uniform(0, 7, count),
-        }
-    )
-    value = np.sin(table["x"]) + 0.3 * rng.normal(size=count)
-    return table.assign(
-        value=np.where(rng.uniform(size=count) < 0.1, np.nan, value), name=[f"n{k}" for k in range(count)]
-    )
 
 
 def estimator() -> weft.SpaceTimeGP:
@@ -167,39 +153,24 @@ def test_workers_are_started_for_a_command(fitted, tmp_path, monkeypatch, capsys
     assert_allclose(pd.read_parquet("out.parquet")["q0.05"], fitted.predict(asked)["q0.05"], rtol=1e-9)
 
 
-# JAX and what it has compiled take most of a gigabyte, and a worker near its limit waits for ever.
-LIMIT = 1_800_000_000
-NUM_PARTS, MEGABYTES = 93, 20
+# A worker that has imported weft and compiled what it needs here has half a gigabyte, and one near its limit waits for ever.
+LIMIT = 800_000_000
+NUM_PARTS = 41
 
 
-def wide_part(number: int) -> pd.DataFrame:
-    """A few rows, each with a long text, twenty megabytes in all."""
-    table = rows(20, seed=100 + number)
-    return table.assign(name=[str(k % 10) * (MEGABYTES * 1_000_000 // 20) for k in range(20)])
-
-
-@pytest.mark.long
 def test_a_table_larger_than_the_memory_of_a_worker_is_learned_from_and_answered():
     """A worker that comes near its limit is stopped, and one beyond it killed, so that the numbers would not come."""
-    assert NUM_PARTS * MEGABYTES * 1_000_000 > LIMIT
-    with (
-        distributed.LocalCluster(
-            n_workers=1,
-            threads_per_worker=1,
-            dashboard_address="127.0.0.1:0",
-            env=WORKER_ENVIRONMENT,
-            memory_limit=LIMIT,
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
+    assert NUM_PARTS * wide_part(0)["name"].map(len).sum() > LIMIT
+    simple = estimator().set_params(components=("fast",), regions=None)
+    with client_of(1, memory_limit=LIMIT) as client:
         table = dd.from_map(wide_part, list(range(NUM_PARTS)))
         (process,) = client.run(os.getpid).values()
-        gp = estimator().fit(table, client=client)
-        means = gp.predict(table.partitions[::10])["mean"].compute()
+        gp = simple.fit(table, client=client)
+        means = gp.predict(table.partitions[::20])["mean"].compute()
         (peak,) = client.run(resident_megabytes, "VmHWM").values()
         assert list(client.run(os.getpid).values()) == [process], "the worker was killed"
     assert 1e6 * peak < LIMIT
     narrow = pd.concat([wide_part(number).drop(columns="name") for number in range(NUM_PARTS)])
-    asked = pd.concat([wide_part(number) for number in range(0, NUM_PARTS, 10)])
-    expected = estimator().fit(narrow).predict(asked)["mean"]
+    asked = pd.concat([wide_part(number) for number in range(0, NUM_PARTS, 20)])
+    expected = simple.fit(narrow).predict(asked)["mean"]
     assert_allclose(means, expected, rtol=1e-9, atol=1e-9)

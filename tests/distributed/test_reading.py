@@ -8,7 +8,7 @@ import xarray as xr
 from pandas.testing import assert_frame_equal
 
 import weft
-from tests.distributed.test_lazy import rows
+from tests.distributed.made_rows import rows
 from weft.data.files import read_table
 from weft.data.packed import PackedTable
 from weft.data.parts import parts_of
