@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from tests.distributed.deadly import Deadly, die, over, root, slow
@@ -86,7 +87,7 @@ def test_tasks_within_tasks_are_not_shown(caplog, monkeypatch):
 
 
 def test_an_interrupt_leaves_nothing_running(executor, tmp_path):
-    """What has begun comes to its end; of the rest nothing is done, and the workers are there for others."""
+    """What has begun may come to its end; of the rest nothing is done, and there are workers for others."""
     executor.map(root, [1.0])
 
     def interrupt() -> None:
@@ -106,10 +107,57 @@ def test_an_interrupt_leaves_nothing_running(executor, tmp_path):
     assert 0 < begun < 20
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_ctrl_c_on_a_terminal_goes_to_all_processes_and_only_the_first_says_something(case, tmp_path):
+    """They are in one group; the tasks under way would take a minute."""
+    program = (
+        "import sys, time\n"
+        "if __name__ == '__main__':\n"
+        "    if sys.argv[1] == 'processes':\n"
+        "        sys.modules['dask'] = sys.modules['distributed'] = None\n"
+        "    from weft.distributed import cluster, executor_for\n"
+        "    with cluster(workers=2) as client:\n"
+        "        executor = executor_for(client)\n"
+        "        executor.map(time.sleep, [0.0])\n"
+        "        print('begun', flush=True)\n"
+        "        try:\n"
+        "            executor.map(time.sleep, [60.0] * 3)\n"
+        "        except KeyboardInterrupt:\n"
+        "            print('interrupted', flush=True)\n"
+    )
+    (tmp_path / "program.py").write_text(program)
+    command = [sys.executable, tmp_path / "program.py", case]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout.readline() == "begun\n"
+        others = psutil.Process(process.pid).children(recursive=True)
+        assert len(others) >= 2
+        time.sleep(0.5)
+        os.killpg(process.pid, signal.SIGINT)
+        said, errors = process.communicate(timeout=30)
+    assert (process.returncode, said) == (0, "interrupted\n"), errors
+    assert "Traceback" not in errors
+    assert psutil.wait_procs(others, timeout=10)[1] == []
+
+
 def test_a_task_that_kills_every_worker_is_given_up(processes):
     with pytest.raises(TaskError, match=r"^block 7 lost its process 4 times; .* fewer processes$"):
         processes.map(die, [0], names=["block 7"])
     assert processes.map(root, [25.0]) == [5.0]
+
+
+def test_a_task_that_kills_every_worker_of_dask_is_given_up(client, monkeypatch):
+    """Dask itself counts; that it does is not tried again here, since every worker would have to be started anew four times."""
+    distributed = pytest.importorskip("distributed")
+
+    def killed(*given, **options):
+        raise distributed.KilledWorker("task", None, 3)
+
+    monkeypatch.setattr(distributed, "wait", killed)
+    with pytest.raises(TaskError, match=r"^block 7 lost its worker 4 times; .* fewer on a machine$") as caught:
+        executor_for(client).map(root, [4.0], names=["block 7"])
+    assert caught.value.for_people
 
 
 def test_other_clients_are_refused_with_a_sentence():

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from weft.arrays import require_whole
+from weft.distributed.interrupts import without_interrupts
 from weft.distributed.processes import Processes
 from weft.extras import is_installed, require
 from weft.inference.executor import Executor, running_on
@@ -108,16 +109,14 @@ def cluster(
             logger.info("%d workers of %s; dashboard: %s", num_workers(client), scheduler, client.dashboard_link)
             yield client
         return
-    with (
-        dask.config.set(NANNY_SETTINGS),
-        distributed.LocalCluster(
+    with dask.config.set(NANNY_SETTINGS), without_interrupts():
+        started = distributed.LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
             dashboard_address="127.0.0.1:0",
             env=WORKER_ENVIRONMENT,
-        ) as started,
-        distributed.Client(started) as client,
-    ):
+        )
+    with started, distributed.Client(started) as client:
         logger.info("%d workers started; dashboard: %s", workers, client.dashboard_link)
         yield client
 

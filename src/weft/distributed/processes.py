@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, TypeVar, final
 
 from weft.arrays import require_whole
+from weft.distributed.interrupts import without_interrupts
 from weft.distributed.tasks import PASSED_ON, RETRIES, Done, TaskError, accepted, failed, run_metered
 from weft.inference.executor import Executor, names_for
 from weft.inference.watching import watched
@@ -82,8 +83,10 @@ class Processes(Executor):
         futures: dict[int, concurrent.futures.Future[Done]] = {}
         lost: int | None = None
         try:
-            for number in numbers:
-                futures[number] = self._pool.submit(_run_spilled, function, *tasks[number])
+            # Processes are started here, as many as there are tasks for.
+            with without_interrupts():
+                for number in numbers:
+                    futures[number] = self._pool.submit(_run_spilled, function, *tasks[number])
             for number, future in futures.items():
                 try:
                     answers[number] = accepted(future.result())
@@ -96,14 +99,25 @@ class Processes(Executor):
                     raise failed(names[number], error) from error
         except BrokenProcessPool:
             lost = numbers[0]
-        except BaseException:
+        except BaseException as error:
             for future in futures.values():
                 future.cancel()
+            if not isinstance(error, Exception):
+                self._stop()
             raise
         if lost is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
         return lost
+
+    def _stop(self) -> None:
+        """End the processes amid their tasks, whose answers nobody waits for any more; the next tasks start others."""
+        pool, self._pool = self._pool, None
+        assert pool is not None
+        # From Python 3.14 on there is `terminate_workers`.
+        for process in list((pool._processes or {}).values()):
+            process.terminate()
+        pool.shutdown(cancel_futures=True)
 
     def close(self) -> None:
         if self._pool is not None:
