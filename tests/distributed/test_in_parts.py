@@ -396,6 +396,22 @@ def test_a_folder_is_looked_at_and_judged_without_being_read_as_a_whole(
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
 
 
+def test_a_wrong_file_is_one_sentence_of_a_command_whose_workers_read_it(
+    folder, nobody_reads_all, client, tmp_path, capsys
+):
+    wrong = TABLE.iloc[:50].astype({"value": str})
+    wrong.iloc[7, wrong.columns.get_loc("value")] = "much"
+    wrong.to_parquet(folder / "1.parquet", index=False)
+    given = ["--time", "day", "--space", "x,y", "--target", "value", "--scheduler", client.scheduler.address]
+    assert main(["fit", str(folder), *given, "-o", str(tmp_path / "model.weft")]) == 2
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == (
+        "weft: counting 1.parquet failed on a worker: '1.parquet': column 'value' must hold numbers; row 7 (counting from 0) has 'much': "
+        "leave it empty where there is no value"
+    )
+    assert not (tmp_path / "model.weft").exists()
+
+
 def test_a_file_of_settings_is_fitted_from_a_look_at_some_files(local, folder, tmp_path, monkeypatch, nobody_reads_all):
     """Of more rows than one process may hold, whole files here and there say which column is what; all are fitted."""
     read, said = [], []
