@@ -7,6 +7,8 @@ Public names are loaded on first use, so that `import weft` and `weft --help` st
 import importlib
 from typing import Any
 
+from weft.collecting import without_collecting
+
 _HOMES = {
     "weft.kernels": (
         "EQ",
@@ -86,7 +88,8 @@ def __getattr__(name: str) -> Any:
     home = _home_of(name)
     if home is None:
         raise AttributeError(f"module 'weft' has no attribute {name!r}")
-    module = importlib.import_module(home)
+    with without_collecting():
+        module = importlib.import_module(home)
     value = module if name in _MODULES else getattr(module, name)
     globals()[name] = value
     return value

@@ -353,6 +353,27 @@ def test_a_kernel_is_compiled_by_another_process_meanwhile(tmp_path, monkeypatch
     assert len(started) == 1, "what is there already is not compiled again"
 
 
+@pytest.mark.skipif(compiled.fcntl is None, reason="files cannot be locked here")
+def test_processes_that_start_together_compile_a_kernel_once(tmp_path):
+    """Another kernel waits for nobody, nor does anyone where there is no folder."""
+    folder, entered = str(tmp_path), []
+
+    def enter(where, name):
+        with compiled._alone(where, name):
+            entered.append(name)
+
+    with compiled._alone(folder, "run_forward"):
+        # A lock is of the file as it was opened: a thread waits as a process does.
+        waiting = threading.Thread(target=enter, args=(folder, "run_forward"))
+        waiting.start()
+        waiting.join(0.2)
+        enter(folder, "run_backward")
+        enter("", "run_forward at once")
+        assert entered == ["run_backward", "run_forward at once"]
+    waiting.join(20)
+    assert entered[2:] == ["run_forward"]
+
+
 def test_who_stops_waiting_for_kernels_leaves_no_process_behind(tmp_path, monkeypatch):
     processes = []
 

@@ -19,6 +19,7 @@ import platformdirs
 from jaxtyping import Float, Int, Int32
 from numba.core.event import Event, Listener, install_listener
 
+from weft.collecting import without_collecting
 from weft.engines.cpu.adjoint import Gradient, run_backward
 from weft.engines.cpu.blas import OPTIONS
 from weft.engines.cpu.blocks import Adjoint, Belief, Frame
@@ -37,6 +38,12 @@ from weft.engines.cpu.switches import (
 from weft.engines.cpu.threads import processors_of_process
 from weft.engines.cpu.work import Work
 from weft.phases import timing
+
+try:
+    import fcntl
+except ImportError:
+    # Windows has none; there whoever comes at the same time compiles the same, and the last to end is kept.
+    fcntl = None  # type: ignore[assignment]
 
 # numba's settings are set when it is imported, which a type checker cannot see.
 SETTINGS: Any = numba.config
@@ -149,10 +156,28 @@ def _compile(function: Callable, kinds: tuple[Any, ...]) -> Callable:
         "pipeline_class": None,
     }
     dispatcher: Any = numba.njit(**options)(function)
-    dispatcher.compile(tuple(numba.typeof(_example(kind)) for kind in kinds))
+    with _alone(SETTINGS.CACHE_DIR, function.__name__):
+        dispatcher.compile(tuple(numba.typeof(_example(kind)) for kind in kinds))
     # A call with other types is a mistake here, not a wish for half a minute of compiling.
     dispatcher.disable_compile()
     return dispatcher
+
+
+@contextlib.contextmanager
+def _alone(folder: str, name: str) -> Iterator[None]:
+    """One process at a time has the kernel of this name: those that come meanwhile wait, and then find it in the folder.
+
+    A process that ends, however it does, lets go. Where files cannot be locked nobody waits.
+    """
+    with contextlib.ExitStack() as stack:
+        if fcntl is not None and folder:
+            with contextlib.suppress(OSError):
+                file = stack.enter_context((pathlib.Path(folder) / f"{name}.lock").open("w"))
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 KERNEL_FILES = (
@@ -248,7 +273,7 @@ def _loading() -> Iterator[pathlib.Path | None]:
     before, folder = SETTINGS.CACHE_DIR, cache_folder()
     SETTINGS.CACHE_DIR = "" if folder is None else str(folder)
     try:
-        with timing("compile"), install_listener("numba:compile", _Notice()):
+        with timing("compile"), without_collecting(), install_listener("numba:compile", _Notice()):
             yield folder
     finally:
         SETTINGS.CACHE_DIR = before
