@@ -15,8 +15,8 @@ from weft.inference.with_habits import with_habits
 
 @pytest.fixture(autouse=True)
 def of_small_tables(monkeypatch):
-    """A table of so many rows is enough here."""
-    monkeypatch.setattr("weft.estimator.calibration._FEWEST_ROWS", 100)
+    """A table of so many rows is no small one here."""
+    monkeypatch.setattr("weft.estimator.calibration._FEW_ROWS", 100)
 
 
 def made(num_places: int, num_times: int, seed: int = 0) -> weft.Observations:
@@ -125,7 +125,7 @@ def test_intervals_at_places_never_seen_hold_what_they_say():
         def given(data: weft.Observations):
             return condition(model, data)
 
-        tails = tails_of_places(given, model, data, (), num_space=2, seed=seed)
+        tails = tails_of_places(given, model, data, (), num_space=2, seed=seed, is_settled=True)
         assert tails is not None
         assert len(distinct_places(tails.places)[0]) == num_seen
         posterior = with_habits(given, data, (tails,))
@@ -137,3 +137,31 @@ def test_intervals_at_places_never_seen_hold_what_they_say():
     error = np.std(held, axis=0) / np.sqrt(seeds)
     assert np.all(error < [0.03, 0.02])
     assert np.all(np.abs(np.mean(held, axis=0) - [0.5, 0.9]) < 3 * error), np.mean(held, axis=0)
+
+
+@pytest.mark.parametrize("is_heavy", [False, True])
+def test_a_small_table_has_tails_of_its_own_only_where_hidden_rows_say_so_clearly(monkeypatch, is_heavy):
+    monkeypatch.undo()
+    rng = np.random.default_rng(4)
+    places, values = network(4, 12, 0)
+    times = np.arange(len(values), dtype=float)
+    kernel = FIELD * weft.Separable(space=weft.Matern32([80.0, 80.0]), time=weft.Matern12(3.0))
+    kernel += LEVELS * weft.Separable(space=weft.Matern12([1e-3, 1e-3]), time=weft.Constant())
+    if is_heavy:
+        values = values + 0.3 * rng.standard_t(2.5, size=values.shape)
+    # Noise of the same variance, as a fit would find it.
+    model = weft.Model(kernel, weft.Gaussian(NOISE + (0.3**2 * 5 if is_heavy else 0.0)))
+    data = weft.Observations(np.repeat(times, 12), np.tile(places, (len(times), 1)), values.ravel())
+
+    def tails(*, is_settled: bool):
+        return tails_of_places(
+            lambda data: condition(model, data), model, data, (), num_space=2, seed=0, is_settled=is_settled
+        )
+
+    found = tails(is_settled=True)
+    assert tails(is_settled=False) is None
+    if not is_heavy:
+        assert found is None
+        return
+    assert found is not None
+    assert found.seen.freedom < 10

@@ -187,7 +187,7 @@ def test_of_a_long_series_stretches_tell_of_places_and_are_held_out(monkeypatch,
     table = stations.merge(pd.DataFrame({"time": pd.date_range("2020-01-01", periods=40)}), how="cross")
     table["value"] = np.sin(table["lon"]) + rng.normal(size=len(table))
     monkeypatch.setattr("weft.inference.habits.noise._FEWEST_ROWS", 2.0)
-    monkeypatch.setattr("weft.estimator.calibration._FEWEST_ROWS", 50)
+    monkeypatch.setattr("weft.estimator.calibration._FEW_ROWS", 50)
     seen = []
 
     def asking(found, *arguments):

@@ -29,9 +29,10 @@ from weft.phases import timing
 
 __all__ = ["Hidden", "hide", "tails_of_places"]
 
-# Rows below which answers stay the model's own unless hidden ones say clearly that its tails are others. And places below which those
-# left tell nothing about one hidden.
+# Rows below which answers stay the model's own unless hidden ones say clearly that its tails are others; rows, and places, below which
+# those left tell nothing about what is hidden.
 _FEW_ROWS = 2_000
+_FEWEST_ROWS = 100
 _FEWEST_PLACES = 4
 # Shares of rows, and of places, that are hidden at once; no more rows than settle two numbers.
 _ROWS = 0.1
@@ -52,11 +53,13 @@ class Hidden(NamedTuple):
 
 
 def hide(data: Observations, num_space: int, seed: int, *, work: float) -> tuple[Hidden, ...]:
-    """Rows to hide in each turn, no row and no place in two of them.
+    """Rows to hide in each turn, no row and no place in two of them; none where a table is too small to spare any.
 
     `work` is what one turn over the whole series takes. Where turns would take long, those after the first have stretches of it, and
     hidden places are looked at there alone, so that all of them count alike.
     """
+    if data.num_rows < _FEWEST_ROWS:
+        return ()
     generator = np.random.default_rng(seed)
     places, of_place = distinct_places(data.places[:, :num_space])
     place = of_place[np.asarray(data.grouping.place_of_row)]
@@ -92,12 +95,20 @@ def tails_of_places(
     *,
     num_space: int,
     seed: int,
+    is_settled: bool,
 ) -> TailsOfPlaces | None:
-    """What hidden rows say about the tails of predictions made without them; `condition` knows the field, whose model is `model`."""
+    """What hidden rows say about the tails of predictions made without them; `condition` knows the field, whose model is `model`.
+
+    A small table's model that has not settled, since somebody stopped it early, answers as it is.
+    """
+    is_small = data.num_rows < _FEW_ROWS
+    if is_small and not is_settled:
+        return None
     work = min(exact_work(model, len(data.places), data.grouping.layout))
     turns = hide(data, num_space, seed, work=work)
+    if not turns:
+        return None
     found = [_hidden_once(condition, data, hidden, habits, num_space) for hidden in turns]
-    is_small = data.num_rows < _FEW_ROWS
     of_rows = learn_tails(_one_after_another([each for each, _ in found]))
     seen = unseen = Tails() if is_small and not of_rows.is_clear() else of_rows.tails
     places, of_place = distinct_places(data.places[:, :num_space])

@@ -453,7 +453,15 @@ def answer_with_habits(
     of_field = field_model(habits, result.model)
     if "noise" in names:
         num_where = num_space if num_map is None else num_map
-        tails = tails_of_places(given(of_field), of_field, some, habits, num_space=num_where, seed=options.seed)
+        tails = tails_of_places(
+            given(of_field),
+            of_field,
+            some,
+            habits,
+            num_space=num_where,
+            seed=options.seed,
+            is_settled=result.converged,
+        )
         habits = habits if tails is None else (*habits, tails)
     # The field has seen just these rows already where nobody has a habit.
     return result, given_all(of_field, habits) if habits or everything is not None else field
