@@ -69,16 +69,18 @@ def work_of_model(model: Model, data: Observations) -> Float[np.ndarray, " time"
     return work if isinstance(model.likelihood, Gaussian) else _SEARCHES * work
 
 
-def choose_stretches(work: Float[np.ndarray, " time"], most: float) -> Stretches | None:
+def choose_stretches(
+    work: Float[np.ndarray, " time"], most: float, *, length: int = _TIMES_PER_STRETCH
+) -> Stretches | None:
     """Times whose work is within `most`, as stretches spread evenly over the series; None where all of them are.
 
-    Neighbouring times tell what is fast, and stretches far apart what is slow.
+    Neighbouring times tell what is fast, and stretches far apart what is slow; a stretch has this `length` or more.
     """
     num_times, total = len(work), float(work.sum())
     if total <= most:
         return None
     wanted = max(int(num_times * most / total), 2)
-    count = int(np.clip(wanted // _TIMES_PER_STRETCH, 1, _MOST_STRETCHES))
+    count = int(np.clip(wanted // length, 1, _MOST_STRETCHES))
     length = wanted // count
     starts = np.linspace(0, num_times - length, count + 1 if count == 1 else count).round().astype(np.int64)
     # One stretch lies in the middle; several reach from the first time to the last.

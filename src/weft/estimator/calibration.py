@@ -42,6 +42,9 @@ _MOST_ROWS = 30_000
 _ENOUGH_ROWS = 1_000
 # Places hidden one turn after another: so many settle two numbers about places.
 _ENOUGH_PLACES = 30
+# Times of a stretch of the series in which they are looked at, at least: long enough for what is fast, and brief enough that there are
+# several. In one summer without a wave of infections intervals had seemed too wide.
+_TIMES_A_STRETCH = 16
 
 
 class Hidden(NamedTuple):
@@ -74,7 +77,9 @@ def hide(data: Observations, num_space: int, seed: int, *, work: float) -> tuple
     order, drawn = generator.permutation(len(places)), generator.random(data.num_rows)
     looked_at = np.ones(data.num_rows, dtype=bool)
     per_time = np.full(len(data.times), work / len(data.times))
-    stretches = choose_stretches(per_time, LEARNING_WORK / (num_turns - 1)) if num_turns > 1 else None
+    stretches = (
+        choose_stretches(per_time, LEARNING_WORK / (num_turns - 1), length=_TIMES_A_STRETCH) if num_turns > 1 else None
+    )
     if stretches is not None:
         looked_at = stretches.chosen[np.asarray(data.grouping.time_of_row)]
     turns = []
