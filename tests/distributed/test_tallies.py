@@ -8,14 +8,14 @@ import pandas as pd
 import pytest
 
 from weft.data.copies import find_copies
-from weft.data.inspect import Counts, count_table, counts_of, looked_at, refuse_mixed_units
+from weft.data.inspect import ColumnsCounted, Counts, count_table, counts_of, looked_at, refuse_mixed_units
 from weft.data.parts import parts_of
 from weft.data.tables import as_table
 from weft.distributed import Processes, tallies
-from weft.distributed.tallies import ColumnsCounted, Tallied, tally_files
+from weft.distributed.tallies import Tallied, tally_files
 from weft.inference.executor import running_on
 
-COLUMNS = ColumnsCounted("day", ("lon", "lat"), None, "value", (-99.0,), None)
+COLUMNS = ColumnsCounted("day", ("lon", "lat"), "value", (-99.0,))
 
 
 def table() -> pd.DataFrame:
@@ -70,8 +70,7 @@ def written(folder, parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def counted(found: Tallied, rows: pd.DataFrame) -> Counts:
-    columns = {"time": "day", "space": ("lon", "lat"), "target": "value", "missing": (-99.0,)}
-    return counts_of(found.tally, "value", looked_at(as_table(rows), found.tally.clock, **columns))
+    return counts_of(found.tally, "value", looked_at(as_table(rows), found.tally.clock, COLUMNS))
 
 
 @pytest.fixture(autouse=True)

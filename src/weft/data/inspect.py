@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from weft.data.advice import Advice, advise
-from weft.data.categories import MISSING, is_category, is_kinds, labels_of
+from weft.data.categories import MISSING, Labels, is_category, is_kinds, labels_of
 from weft.data.clock import UNIT_SECONDS, Clock, learn_clock, step_in_words, times_of
 from weft.data.missing import Sentinel, ValuesTally, find_sentinels, tally_values, target_values
 from weft.data.number_text import LEADING_ZERO, are_nearly_numbers
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ColumnGuesses",
+    "ColumnsCounted",
     "Counts",
     "Guess",
     "RowsLookedAt",
@@ -239,6 +240,19 @@ class RowsLookedAt(NamedTuple):
     values: Float[np.ndarray, " row"]
 
 
+class ColumnsCounted(NamedTuple):
+    """What is counted: by these columns, values of the target that are `missing` being none. Rows that are means over an `area` need
+    not say where they are.
+    """
+
+    time: str
+    space: tuple[str, ...]
+    target: str
+    missing: tuple[float, ...] = ()
+    area: str | None = None
+    time_format: str | None = None
+
+
 # The step to put times on, of a clock and rows.
 StepFor = Callable[..., str | float | None]
 
@@ -249,72 +263,56 @@ def count_table(
     time: str,
     space: Sequence[str],
     target: str,
-    time_format: str | None = None,
     missing: Sequence[float] = (),
     area: str | None = None,
+    time_format: str | None = None,
     step_for: StepFor | None = None,
 ) -> Counts:
-    """Counts over all rows; a table that cannot be used raises as the readers of its columns do.
+    """Counts over all rows; a table that cannot be used raises as the readers of its columns do. Columns as of `ColumnsCounted`.
 
-    Rows that are means over an `area` need not say where they are. Where a step is to be chosen for times, `step_for` tells which, of
-    the clock, times, numbers of places and values.
+    Where a step is to be chosen for times, `step_for` tells which, of the clock, times, numbers of places and values.
     """
+    columns = ColumnsCounted(time, tuple(space), target, tuple(missing), area, time_format)
     clock = learn_clock(times_of(table, time), time, text_format=time_format)
-    first, is_area, rows = _read_rows(table, clock, time, space, target, missing, area)
-    columns = places_in(table, space)
+    where, areas = places_in(table, columns)
+    first, place = distinct_rows([*where.values(), areas])
+    rows = _looked_at(table, clock, columns, place)
+    is_area = areas[first] != MISSING
     tally = Tally(
-        time,
-        clock,
-        np.unique(rows.times),
-        {name: column[first] for name, column in columns.items()},
-        is_area,
-        np.bincount(rows.place, minlength=len(first)),
+        time=time,
+        clock=clock,
+        times=np.unique(rows.times),
+        places={name: column[first] for name, column in where.items()},
+        is_area=is_area,
+        rows_of_places=np.bincount(place, minlength=len(first)),
         # By row, so that one without coordinates is named.
-        width_km({name: column[~is_area[rows.place]] for name, column in columns.items()}),
-        tally_values(rows.values),
-        len(rows.times),
-        len(distinct_rows([rows.times, rows.place])[0]),
-        len(distinct_rows(list(rows))[0]),
+        width_km=width_km({name: column[areas == MISSING] for name, column in where.items()}),
+        values=tally_values(rows.values),
+        num_rows=len(place),
+        num_measured=len(distinct_rows([rows.times, place])[0]),
+        num_valued=len(distinct_rows(list(rows))[0]),
     )
     return counts_of(tally, target, rows, step_for)
 
 
-def looked_at(
-    table: Table,
-    clock: Clock,
-    *,
-    time: str,
-    space: Sequence[str],
-    target: str,
-    missing: Sequence[float] = (),
-    area: str | None = None,
-) -> RowsLookedAt:
+def looked_at(table: Table, clock: Clock, columns: ColumnsCounted) -> RowsLookedAt:
     """The rows of a table that is part of a larger one, whose `clock` it is."""
-    return _read_rows(table, clock, time, space, target, missing, area)[2]
+    where, areas = places_in(table, columns)
+    return _looked_at(table, clock, columns, distinct_rows([*where.values(), areas])[1])
 
 
-def places_in(table: Table, space: Sequence[str]) -> dict[str, np.ndarray]:
-    """The columns that say where each row is: numbers, or kinds."""
-    columns = {name: table.column(name) for name in space}
-    return {
+def _looked_at(table: Table, clock: Clock, columns: ColumnsCounted, place: Int[np.ndarray, " row"]) -> RowsLookedAt:
+    times = clock.numbers(times_of(table, columns.time), columns.time)
+    return RowsLookedAt(times, place, target_values(table, columns.target, columns.missing))
+
+
+def places_in(table: Table, counted: ColumnsCounted) -> tuple[dict[str, np.ndarray], Labels]:
+    """The columns that say where each row is, numbers or kinds, and which area it is the mean over."""
+    columns = {name: table.column(name) for name in counted.space}
+    where = {
         name: labels_of(column) if is_kinds(column, name) else numbers(column, name) for name, column in columns.items()
     }
-
-
-def _read_rows(
-    table: Table,
-    clock: Clock,
-    time: str,
-    space: Sequence[str],
-    target: str,
-    missing: Sequence[float],
-    area: str | None,
-) -> tuple[Int[np.ndarray, " place"], Bool[np.ndarray, " place"], RowsLookedAt]:
-    """The first row of each place, whether that is an area, and all rows."""
-    times = clock.numbers(times_of(table, time), time)
-    areas = np.full(len(times), MISSING) if area is None else labels_of(table.column(area))
-    first, place = distinct_rows([*places_in(table, space).values(), areas])
-    return first, areas[first] != MISSING, RowsLookedAt(times, place, target_values(table, target, missing))
+    return where, np.full(table.num_rows, MISSING) if counted.area is None else labels_of(table.column(counted.area))
 
 
 def counts_of(tally: Tally, target: str, rows: RowsLookedAt, step_for: StepFor | None = None) -> Counts:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from weft.data.categories import MISSING, is_kinds, labels_of
+from weft.data.categories import MISSING, Labels
 from weft.data.clock import learn_clock, times_of
 from weft.data.copies import Copies, copies_among, row_hashes
-from weft.data.inspect import Tally, columns_of_units, labels_of_units, places_in, width_km
+from weft.data.inspect import ColumnsCounted, Tally, columns_of_units, labels_of_units, places_in, width_km
 from weft.data.missing import ValuesTally, join_tallies, tally_values, without_missing
 from weft.data.on_disk import TemporaryFolder
 from weft.data.packed import join_repeated
@@ -32,29 +32,13 @@ from weft.phases import timing
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ColumnsCounted", "Tallied", "tally_files"]
+__all__ = ["Tallied", "tally_files"]
 
 # Rows of a bunch, which one process holds.
 ROWS_IN_BUNCH = 2**20
 # Of a row that another file may have too: which time and place it has, its value, what all its columns are, and where it is.
 _KEPT = np.dtype([("key", "<i8"), ("value", "<f8"), ("hash", "<u8"), ("row", "<i8")])
 _NO_COPIES = Copies(0, -1, -1)
-
-
-class ColumnsCounted(NamedTuple):
-    """What is counted: by these columns, values of the target that are `missing` being none."""
-
-    time: str
-    space: tuple[str, ...]
-    area: str | None
-    target: str
-    missing: tuple[float, ...]
-    time_format: str | None
-
-    @property
-    def needed(self) -> ColumnsNeeded:
-        area = () if self.area is None else (self.area,)
-        return ColumnsNeeded(self.time, (*self.space, *area), (self.target,))
 
 
 class Tallied(NamedTuple):
@@ -113,43 +97,46 @@ def tally_files(parts: Sequence[Part], columns: ColumnsCounted) -> Tallied:
         [place[numbers] for numbers in place_of_part],
         len(first),
     )
-    at_place = {name: column[areas == MISSING] for name, column in where.items()}
-    num_rows = sum(each.num_rows for each in found)
     tally = Tally(
-        columns.time,
-        clock,
-        distinct,
-        {name: column[first] for name, column in where.items()},
-        areas[first] != MISSING,
-        np.bincount(place, rows_of_places, len(first)).astype(np.int64),
-        width_km(at_place),
-        join_tallies([each.values for each in found]),
-        num_rows,
-        sum(each.num_measured for each in found) - between.measured,
-        sum(each.num_valued for each in found) - between.valued,
+        time=columns.time,
+        clock=clock,
+        times=distinct,
+        places={name: column[first] for name, column in where.items()},
+        is_area=areas[first] != MISSING,
+        rows_of_places=np.bincount(place, rows_of_places, len(first)).astype(np.int64),
+        width_km=width_km({name: column[areas == MISSING] for name, column in where.items()}),
+        values=join_tallies([each.values for each in found]),
+        num_rows=sum(each.num_rows for each in found),
+        num_measured=sum(each.num_measured for each in found) - between.measured,
+        num_valued=sum(each.num_valued for each in found) - between.valued,
     )
     return Tallied(tally, _all_copies(found, between.copies), _joined_units([each.units for each in found]))
 
 
 def _places(
     places: "pd.DataFrame", rows_of_places: Int[np.ndarray, " place"], columns: ColumnsCounted
-) -> tuple[dict[str, np.ndarray], np.ndarray]:
+) -> tuple[dict[str, np.ndarray], Labels]:
     """The columns of space and areas of distinct places; rows that say neither are refused."""
-    table = as_table(places)
-    areas = np.full(len(places), MISSING) if columns.area is None else labels_of(table.column(columns.area))
-    for name in columns.space:
-        nowhere = table.column(name).isna().to_numpy() & (areas == MISSING) & (not is_kinds(table.column(name), name))
-        count = int(rows_of_places[nowhere].sum())
+    where, areas = places_in(as_table(places), columns)
+    for name, column in where.items():
+        # Of kinds, none is one too.
+        is_number = column.dtype.kind != "U"
+        count = int(rows_of_places[np.isnan(column) & (areas == MISSING)].sum()) if is_number else 0
         if count:
             raise ValueError(
                 f"column {name!r} must hold a number in every row; {count} row{'s' if count > 1 else ''} of "
                 f"{int(rows_of_places.sum())} hold none: fill it in or leave the row out"
             )
-    return places_in(table, columns.space), areas
+    return where, areas
+
+
+def _needed(columns: ColumnsCounted) -> ColumnsNeeded:
+    area = () if columns.area is None else (columns.area,)
+    return ColumnsNeeded(columns.time, (*columns.space, *area), (columns.target,))
 
 
 def _told(columns: ColumnsCounted, part: Part) -> _OfFile:
-    names, needed = names_of(part), columns.needed
+    names, needed = names_of(part), _needed(columns)
     units = columns_of_units(names, columns.target)
     frame = read_part(part, [needed.time, *needed.places, *needed.numeric, *units])
     try:
@@ -165,16 +152,16 @@ def _told(columns: ColumnsCounted, part: Part) -> _OfFile:
         rows = as_table(read_part(part).iloc[repeated])
         copies = _numbered(copies_among(row_hashes(rows, rows.names)), repeated)
     return _OfFile(
-        names,
-        packed.times.each,
-        packed.places.each,
-        np.bincount(packed.places.number, minlength=len(packed.places.each)),
-        tally_values(values),
-        packed.num_rows,
-        len(measured),
-        len(distinct_rows([*when_and_where, values])[0]),
-        copies,
-        labels_of_units(as_table(frame[list(units)]), columns.target) if units else {},
+        names=names,
+        times=packed.times.each,
+        places=packed.places.each,
+        rows_of_places=np.bincount(packed.places.number, minlength=len(packed.places.each)),
+        values=tally_values(values),
+        num_rows=packed.num_rows,
+        num_measured=len(measured),
+        num_valued=len(distinct_rows([*when_and_where, values])[0]),
+        copies=copies,
+        units=labels_of_units(as_table(frame[list(units)]), columns.target) if units else {},
     )
 
 
@@ -223,7 +210,7 @@ def _between_files(
     num_bunches = math.ceil(sum(found[k].num_rows for k in numbers) / ROWS_IN_BUNCH)
     paths = [os.path.join(folder.path, f"{k}-keys") for k in numbers]
     offsets = executor.map(
-        functools.partial(_put_into_bunches, columns, names, num_places, num_bunches),
+        functools.partial(_put_into_bunches, _Bunches(columns, names, num_places, num_bunches)),
         [parts[k] for k in numbers],
         [times[k] for k in numbers],
         [places[k] for k in numbers],
@@ -253,11 +240,17 @@ def _of_several(numbers: Sequence[Int[np.ndarray, " _"]]) -> list[Int[np.ndarray
     return [np.where(files[own] > 1, own, -1) for own in numbers]
 
 
+class _Bunches(NamedTuple):
+    """What whoever puts rows into bunches has to know: all columns, how many places there are, and how many bunches."""
+
+    columns: ColumnsCounted
+    names: tuple[str, ...]
+    num_places: int
+    num: int
+
+
 def _put_into_bunches(
-    columns: ColumnsCounted,
-    names: Sequence[str],
-    num_places: int,
-    num_bunches: int,
+    asked: _Bunches,
     part: Part,
     times: Int[np.ndarray, " time"],
     places: Int[np.ndarray, " place"],
@@ -266,21 +259,21 @@ def _put_into_bunches(
 ) -> Int[np.ndarray, " bunch_plus_one"]:
     """The rows of one file that another may have, in a file by their bunch; where each bunch begins in it."""
     frame = read_part(part)
-    packed = columns.needed.pack(frame)
+    packed = _needed(asked.columns).pack(frame)
     time, place = times[packed.times.number], places[packed.places.number]
     rows = np.flatnonzero((time >= 0) & (place >= 0))
     kept = np.empty(len(rows), _KEPT)
-    kept["key"] = time[rows] * num_places + place[rows]
-    kept["value"] = without_missing(packed.numbers[columns.target], columns.missing)[rows]
-    kept["hash"] = row_hashes(as_table(frame.iloc[rows]), names)
+    kept["key"] = time[rows] * asked.num_places + place[rows]
+    kept["value"] = without_missing(packed.numbers[asked.columns.target], asked.columns.missing)[rows]
+    kept["hash"] = row_hashes(as_table(frame.iloc[rows]), asked.names)
     kept["row"] = start + rows
-    bunch = kept["key"] % num_bunches
+    bunch = kept["key"] % asked.num
     order = np.argsort(bunch, kind="stable")
     # Under another name first: a task that is run again, or twice at once, leaves a whole file.
     whole = f"{path}-{os.getpid()}"
     kept[order].tofile(whole)
     os.replace(whole, path)
-    return np.searchsorted(bunch[order], np.arange(num_bunches + 1))
+    return np.searchsorted(bunch[order], np.arange(asked.num + 1))
 
 
 def _compared(paths: Sequence[str], ends: Int[np.ndarray, "file 2"]) -> _Between:

@@ -14,6 +14,7 @@ from weft.data.copies import Copies, find_copies
 from weft.data.files import read_table
 from weft.data.inspect import (
     ColumnGuesses,
+    ColumnsCounted,
     Counts,
     count_table,
     counts_of,
@@ -28,7 +29,7 @@ from weft.data.parts import Part, is_of_parts, joined_parts, num_rows_of, parts_
 from weft.data.tables import Table, as_table, time_columns
 from weft.distributed.in_parts import TableInParts
 from weft.distributed.reading import in_parts
-from weft.distributed.tallies import ColumnsCounted, Tallied, tally_files
+from weft.distributed.tallies import Tallied, tally_files
 from weft.estimator.columns import Roles, roles_among
 from weft.estimator.in_parts import rows_to_hold_out
 from weft.estimator.learning import MOST_LOOKED_AT, models_rows, options_among
@@ -381,25 +382,16 @@ class _Counter:
 
     def __init__(self, table: Table, roles: Roles, options: Options, whole: _Files | None):
         self.table, self.roles, self.options, self.whole = table, roles, options, whole
-        self._found: dict[tuple[tuple[float, ...], str], Tallied] = {}
+        self._found: dict[ColumnsCounted, Tallied] = {}
 
     def counts(self, missing: Sequence[float], target: str) -> Counts:
-        columns: dict[str, Any] = {"time": self.roles.time, "space": self.roles.space, "area": self.roles.area}
-        step = None
+        columns, step = self._columns(missing, target), None
         if self.options.time_step == "auto":
             step = functools.partial(step_for, by_rows=models_rows(self.options))
         if self.whole is None:
-            return count_table(
-                self.table,
-                **columns,
-                target=target,
-                missing=missing,
-                time_format=self.options.time_format,
-                step_for=step,
-            )
-        tally = self._tallied(tuple(missing), target).tally
-        some = looked_at(self.table, tally.clock, **columns, target=target, missing=missing)
-        return counts_of(tally, target, some, step)
+            return count_table(self.table, **columns._asdict(), step_for=step)
+        tally = self._tallied(columns).tally
+        return counts_of(tally, target, looked_at(self.table, tally.clock, columns), step)
 
     @property
     def copies(self) -> Copies:
@@ -414,15 +406,17 @@ class _Counter:
     @property
     def _any_tallied(self) -> Tallied:
         """Copies and units are the same whatever means no value."""
-        return self._tallied(self.roles.missing, self.roles.target)
+        return self._tallied(self._columns(self.roles.missing, self.roles.target))
 
-    def _tallied(self, missing: tuple[float, ...], target: str) -> Tallied:
+    def _tallied(self, columns: ColumnsCounted) -> Tallied:
         assert self.whole is not None
-        if (missing, target) not in self._found:
-            roles, written = self.roles, self.options.time_format
-            columns = ColumnsCounted(roles.time, roles.space, roles.area, target, missing, written)
-            self._found[missing, target] = tally_files(self.whole.parts, columns)
-        return self._found[missing, target]
+        if columns not in self._found:
+            self._found[columns] = tally_files(self.whole.parts, columns)
+        return self._found[columns]
+
+    def _columns(self, missing: Sequence[float], target: str) -> ColumnsCounted:
+        roles, written = self.roles, self.options.time_format
+        return ColumnsCounted(roles.time, roles.space, target, tuple(missing), roles.area, written)
 
 
 def _objection(role: str, guesses: ColumnGuesses | None) -> str | None:
