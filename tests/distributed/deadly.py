@@ -95,6 +95,18 @@ def slow(folder: pathlib.Path, number: int) -> int:
     return number
 
 
+def threads(number: int) -> tuple[int, int]:
+    """The most that a library of BLAS may have in a task, and those of an engine."""
+    import numpy as np
+    import threadpoolctl
+
+    from weft.engines.cpu.threads import num_processors
+
+    np.ones((2, 2)) @ np.ones((2, 2))
+    blas = [each["num_threads"] for each in threadpoolctl.threadpool_info() if each["user_api"] == "blas"]
+    return max(blas), num_processors()
+
+
 HOARD = []
 
 

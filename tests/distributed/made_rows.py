@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Rows of tables that are made where they are read; workers import this and nothing of the tests else."""
 
+import os
+import pathlib
+
 import numpy as np
 import pandas as pd
 
@@ -23,3 +26,9 @@ def rows(count: int, seed: int = 5) -> pd.DataFrame:
 def wide_part(number: int) -> pd.DataFrame:
     """A few rows, each with many bytes, twenty megabytes in all."""
     return rows(10, seed=100 + number).assign(name=[bytes(2_000_000) for _ in range(10)])
+
+
+def noted(folder: pathlib.Path, part: pd.DataFrame) -> pd.DataFrame:
+    """A part of a table; who reads it leaves a file."""
+    (folder / str(os.getpid())).touch()
+    return part

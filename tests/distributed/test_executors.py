@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tests.distributed.deadly import Deadly, die, over, root, slow
+from tests.distributed.deadly import Deadly, die, over, root, slow, threads
 from weft.distributed import Processes, TaskError, executor_for
 from weft.inference.executor import Executor, Threads
 from weft.inference.watching import tasks_shown
@@ -57,6 +57,10 @@ def test_a_worker_that_dies_costs_its_task_only(executor, tmp_path):
     deadly = Deadly(executor, tmp_path / "died", "region 1")
     assert deadly.map(root, [4.0, 9.0, 16.0], names=[f"region {number}" for number in range(3)]) == [2.0, 3.0, 4.0]
     assert (tmp_path / "died").exists()
+
+
+def test_a_task_has_one_thread_of_blas_and_of_the_engine(executor):
+    assert executor.map(threads, [0, 1]) == [(1, 1), (1, 1)]
 
 
 def test_how_far_tasks_are_is_said_where_they_take_long(executor, caplog, monkeypatch):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Learning and conditioning on workers: the numbers of this process, whoever computes them and whoever dies meanwhile."""
 
+import equinox as eqx
+import jax
 import numpy as np
 import pandas as pd
 import pytest
@@ -62,7 +64,6 @@ def test_a_worker_killed_while_it_learns_changes_no_number(learned_here, client,
     assert_allclose(found, learned_here, rtol=1e-9)
 
 
-@pytest.mark.long
 def test_a_client_that_was_killed_goes_on_from_its_checkpoint(client, tmp_path):
     """The optimiser is at the client, and so is all that has to be remembered."""
 
@@ -162,3 +163,32 @@ def test_folds_are_scored_on_workers(local, client):
     with tasks_on(client):
         found = local.cross_validate(TABLE, by="random", folds=2)
     pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
+
+
+def series() -> tuple[weft.Model, weft.Observations]:
+    """Few places and many times, some of which have no row at all."""
+    rng = np.random.default_rng(8)
+    times = np.sort(rng.choice(np.arange(300.0), 400))
+    places = rng.integers(0, 3, 400)[:, None].astype(float)
+    kernel = 0.6 * weft.Separable(space=weft.EQ(1.0), time=weft.Matern32(9.0))
+    kernel += 0.4 * weft.Separable(space=weft.EQ(2.0), time=weft.Matern12(2.0))
+    return weft.Model(kernel, weft.Gaussian(0.3)), weft.Observations(times, places, rng.normal(size=400))
+
+
+def test_blocks_of_times_on_workers_are_one_series_also_where_one_dies(client, addresses, tmp_path):
+    """Value, gradient and moments: those of the sequential engine, and the same to the bit from one worker and from three."""
+    model, data = series()
+    asked = np.array([3.5, 150.0, 299.5]), np.array([[0.0], [1.0], [1.5]])
+
+    def numbers(engine: str) -> np.ndarray:
+        value, gradient = eqx.filter_value_and_grad(lambda each: weft.log_evidence(each, data, engine=engine))(model)
+        moments = weft.condition(model, data, engine=engine).marginals(*asked)
+        return np.concatenate([[value], *(np.ravel(leaf) for leaf in jax.tree.leaves(gradient)), *moments])
+
+    found = []
+    for executor in (OnDask(client, addresses[:1]), Deadly(OnDask(client), tmp_path / "died", "times 0 to")):
+        with tasks_on(executor):
+            found.append(numbers("time_blocks"))
+    assert (tmp_path / "died").exists()
+    assert_allclose(found[0], numbers("scan"), rtol=1e-9, atol=1e-9)
+    assert_array_equal(found[1], found[0])

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Tables in many parts: every row comes once, whatever the parts are like."""
 
+import functools
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +11,7 @@ import xarray as xr
 from pandas.testing import assert_frame_equal
 
 import weft
-from tests.distributed.made_rows import rows
+from tests.distributed.made_rows import noted, rows
 from weft.data.files import read_table
 from weft.data.packed import PackedTable
 from weft.data.parts import parts_of
@@ -111,6 +114,19 @@ def test_a_fit_of_parts_is_the_fit_of_the_table(folder):
     assert gp.num_missing_ == rows(60)["value"].isna().sum()
     lazy = dd.from_pandas(rows(60), npartitions=3, sort=False)
     assert gp.fit(lazy).predict(asked)["mean"].tolist() == expected.tolist()
+
+
+def test_the_client_there_is_has_a_table_on_dask_read_by_its_workers(client, tmp_path):
+    """Nobody names it; there are more workers than parts."""
+    asked = rows(5, seed=11)
+    expected = estimator().fit(rows(60)).predict(asked)["mean"]
+    table = dd.from_map(functools.partial(noted, tmp_path), [rows(60).iloc[:33], rows(60).iloc[33:]], meta=rows(1))
+    with client.as_current():
+        found = estimator().fit(table)
+    readers = {int(file.name) for file in tmp_path.iterdir()}
+    assert readers
+    assert readers <= set(client.run(os.getpid).values())
+    np.testing.assert_allclose(found.predict(asked)["mean"], expected, rtol=1e-9)
 
 
 def stations() -> pd.DataFrame:
