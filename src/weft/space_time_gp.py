@@ -26,7 +26,7 @@ from weft.distributed.reading import gathered, in_parts
 from weft.engines.cpu.threads import single_blas_thread
 from weft.estimator.aggregating import POLYGON, Aggregation, aggregate, as_grouped
 from weft.estimator.answers import answer_columns, as_answer, stack_draws
-from weft.estimator.auditing import audit, learned_from_gross, learned_from_suspects, without_gross
+from weft.estimator.auditing import audit, first_look, learned_from
 from weft.estimator.columns import Measurements, Roles, read_measurements, read_to_learn, roles_among
 from weft.estimator.evaluation import MODEL, joined, summaries_of
 from weft.estimator.filling import fill
@@ -402,9 +402,9 @@ class SpaceTimeGP(Options):
         twice, a level that jumps. Rows not listed are not
         suspicious; about a share `rate` of those listed will be right after all. Nothing is changed.
 
-        A model that has learned from values far from all others (a thousand times -9999) is no judge: the table without such values
-        is then fitted again first, for the audit alone. One that has learned from rows it finds wrong judges again, fitted to the
-        others.
+        A model that has learned from faults is no judge of them. Rows that differ from their neighbours are therefore found first without
+        any model, and where the model has learned from them, and they are many or far off, the others are fitted again, for the audit
+        alone; and once more where it then finds many wrong that it has learned from.
         """
         fitted = self._learned()
         asked = fitted.roles.table(table, with_target=True)
@@ -414,14 +414,14 @@ class SpaceTimeGP(Options):
             logger.info("the model learned from %d %s; fitting again without, to audit", number, why)
             return learn(options_among(self.get_params()), fitted.roles, kept, progress=self.progress).fitted
 
-        judge, num_gross = fitted, learned_from_gross(fitted)
-        if num_gross:
-            judge = relearned(without_gross(rows), "values far from all others", num_gross)
+        rows.require_value(fitted.roles, "audit")
+        judge, look = fitted, first_look(fitted, rows)
+        if learned_from(fitted, rows, look.doubtful, look.share):
+            judge = relearned(rows.take(look.sound), "rows that differ from their neighbours", len(look.doubtful))
         found = audit(judge, asked, rate)
         suspects = found["row"].to_numpy()
-        if learned_from_suspects(fitted, rows, suspects):
-            others = np.setdiff1d(np.flatnonzero(~np.isnan(np.asarray(rows.values))), suspects)
-            judge = relearned(rows.take(others), "rows that it finds wrong", len(suspects))
+        if learned_from(judge, rows, suspects, share=0.0):
+            judge = relearned(rows.take(np.setdiff1d(look.sound, suspects)), "rows that it finds wrong", len(suspects))
             found = audit(judge, asked, rate)
         return found
 

@@ -7,10 +7,22 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import special
 
 import weft
 from tests.estimator.planted import weather, with_faults
-from weft.estimator.suspicions import Series, copied, jumped, misplaced, observed_twice, stuck
+from weft.estimator.errors_of_rows import Errors, discoveries, explained
+from weft.estimator.screening import screened
+from weft.estimator.suspicions import (
+    Series,
+    copied,
+    following_worth,
+    jumped,
+    misplaced,
+    observed_twice,
+    shifted,
+    stuck,
+)
 
 WORDS = {
     "code": "code for a missing value",
@@ -92,9 +104,14 @@ def test_chance_equals_are_no_copies() -> None:
     assert copied(series_of(values), np.ones(values.size)) == []
     values[50:70, 5] = values[50:70, 1]
     misfit = np.ones((8, 200))
-    misfit[5] = 4.0
+    # One station is noisy throughout, the other where it was copied.
+    misfit[1], misfit[5, 50:70] = 5.0, 4.0
     (found,) = copied(series_of(values), misfit.ravel())
     np.testing.assert_array_equal(found.rows, np.arange(50, 70) * 8 + 5)
+    # A fault made after it was copied parts it in two.
+    values[63, 1] += 50.0
+    (found,) = copied(series_of(values), misfit.ravel())
+    np.testing.assert_array_equal(found.rows, np.delete(np.arange(50, 70), 13) * 8 + 5)
 
 
 def test_a_level_that_changes_for_good_is_a_jump() -> None:
@@ -104,10 +121,12 @@ def test_a_level_that_changes_for_good_is_a_jump() -> None:
     for day in range(1, 150):
         swings[day] = 0.8 * swings[day - 1] + 0.6 * rng.normal(size=5)
     trusted = np.ones(swings.size, dtype=bool)
-    assert jumped(series_of(swings), swings.ravel(), trusted) == []
+    worth = following_worth(series_of(swings), swings.ravel(), trusted)
+    np.testing.assert_allclose(worth, 0.2 / 1.8, rtol=0.3)
+    assert jumped(series_of(swings), swings.ravel(), trusted, worth) == []
     swings[90:, 2] += 6.0
     swings[:40, 4] -= 6.0
-    found = jumped(series_of(swings), swings.ravel(), trusted)
+    found = jumped(series_of(swings), swings.ravel(), trusted, worth)
     assert [each.cause for each in found] == ["jump: another level from here on", "jump: another level up to here"]
     assert abs(len(found[0].rows) - 60) <= 2
     assert set(np.arange(92, 150) * 5 + 2) <= set(found[0].rows)
@@ -125,6 +144,77 @@ def test_a_place_observed_twice_keeps_the_row_that_fits() -> None:
     # Where every place has several, that is how the table is.
     many = Series.of(np.arange(20), np.repeat(np.arange(10), 2), np.zeros(20), np.arange(20.0))
     assert observed_twice(many, np.ones(20)) == []
+
+
+def test_a_front_that_passes_late_is_no_wrong_date() -> None:
+    """Two dozen hours in which a valley follows the plain two hours later say so hardly more than once."""
+    rng = np.random.default_rng(8)
+    values = np.cumsum(rng.normal(size=(300, 4)), axis=0)
+    late = values.copy()
+    late[100:130, 1], late[2:, 2] = values[98:128, 1], values[:-2, 2]
+    series, expected = series_of(late), values.ravel()
+    flat = late.ravel()
+
+    def z(here: np.ndarray, there: np.ndarray) -> np.ndarray:
+        return (flat[series.row[here]] - expected[series.row[there]]) / 0.5
+
+    found = shifted(series, z, worth=0.05)
+    assert [each.cause for each in found] == ["dates shifted: 2 too late"]
+    assert set(found[0].rows % 4) == {2}
+    assert len(found[0].rows) > 280
+    assert len(shifted(series, z, worth=1.0)) == 2
+
+
+@pytest.mark.parametrize("num", [300, 3000])
+def test_ends_of_errors_are_told_by_their_ends(num: int) -> None:
+    """Noise of three strengths is far from normal in its middle, and yet hardly anything is beyond four of the largest strength."""
+    rng = np.random.default_rng(9)
+    strengths = np.array([0.3, 1.0, 3.0])
+    z = rng.normal(size=num) * rng.choice(strengths, num)
+    errors = Errors.of(z, 0.001)
+    sizes = np.array([4.0, 8.0])
+    truth = np.mean(special.erfc(sizes[:, None] / strengths / np.sqrt(2)), axis=1)
+    found = errors.probability(sizes)
+    # Few rows tell little, and make ends long; never short.
+    assert np.all(found > 0.5 * truth)
+    assert np.all(found < {300: 6.0, 3000: 3.0}[num] * truth)
+    grid = np.linspace(-200.0, 200.0, 400_001)
+    np.testing.assert_allclose(np.trapezoid(errors.density(grid), grid), 1.0, atol=2e-3)
+    # A hundredth that is sixty off is counted and no more.
+    z[: num // 100] = 60.0
+    with_faults = Errors.of(z, 0.011)
+    assert with_faults.probability(np.array([60.0]))[0] < 1e-3
+
+
+def test_a_mistake_that_nobody_made_accuses_nobody() -> None:
+    rng = np.random.default_rng(10)
+    # Likelihood ratios of sound rows have mean 1.
+    ratio = np.exp(rng.normal(-0.5, 1.0, (2000, 3)))
+    assert not explained(ratio, 0.01).any()
+    ratio[:5, 1] = 1e6
+    np.testing.assert_array_equal(np.flatnonzero(explained(ratio, 0.01)), np.arange(5))
+    assert not discoveries(rng.random(2000), 0.01).any()
+
+
+def test_neighbours_tell_without_a_model() -> None:
+    rng = np.random.default_rng(11)
+    num_times, num_places = 60, 12
+    where = rng.uniform(size=(num_places, 2))
+    together, levels = np.cumsum(rng.normal(size=num_times)), 5 * rng.normal(size=num_places)
+    values = together[:, None] + levels + 0.2 * rng.normal(size=(num_times, num_places))
+    place, times = np.tile(np.arange(num_places), num_times), np.repeat(np.arange(float(num_times)), num_places)
+    at = where[place]
+    assert not screened(place, times, at, values.ravel()).either.any()
+    values[7, 3] *= 10
+    values[30:, 5] += 4.0
+    values[::7, 8] = np.nan
+    found = screened(place, times, at, values.ravel())
+    assert np.flatnonzero(found.rows).tolist() == [7 * num_places + 3]
+    assert set(place[found.stations]) == {5}
+    # Where no place comes again there is nothing to tell.
+    alone = screened(np.arange(50), np.arange(50.0), rng.uniform(size=(50, 2)), rng.normal(size=50))
+    assert not alone.either.any()
+    assert np.isnan(alone.apart).all()
 
 
 def test_a_model_that_learned_from_what_it_finds_wrong_learns_again_without(
@@ -148,14 +238,31 @@ def test_a_model_that_learned_from_what_it_finds_wrong_learns_again_without(
     assert len(fitted.audit(table)) == 2
     assert judges == [fitted.fitted_, without]
     np.testing.assert_array_equal(learned[0], table["value"].drop(index=suspects).dropna())
-    # Of rows that it has not seen, and of a few, it is judge as it is.
+    # Of rows that it has not seen, or with other values, and of a few, it is judge as it is.
     judges.clear()
     fitted.audit(table.assign(time=table["time"] + pd.Timedelta("90D")))
+    judges.clear()
+    fitted.audit(table.assign(value=table["value"] + 0.01))
+    assert judges == [fitted.fitted_]
     suspects = suspects[:1]
     judges.clear()
     fitted.audit(table)
     assert judges == [fitted.fitted_]
     assert len(learned) == 1
+
+
+@pytest.mark.long
+def test_a_model_fitted_to_faults_finds_them_too() -> None:
+    """Noise, length scales and levels had been learned from the faults, among which they are nothing odd."""
+    wrong, fault = with_faults(weather(seed=7), seed=8)
+    gp = weft.SpaceTimeGP(time="time", space=("lon", "lat"), target="value", progress=None).fit(wrong)
+    found = gp.audit(wrong)
+    is_wrong = fault != ""
+    assert is_wrong[found["row"]].mean() >= 0.9
+    cause = np.full(len(wrong), "", dtype=object)
+    cause[found["row"]] = found["cause"]
+    for kind, words in WORDS.items():
+        assert np.mean(cause[fault == kind] == words) >= 0.9, kind
 
 
 def test_a_sign_that_makes_a_value_impossible_was_not_called_one() -> None:

@@ -7,23 +7,26 @@ they neither hide behind each other nor cast a shadow on their neighbours.
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy import special
 
 from weft.data.missing import far_from_others, is_missing_code
 from weft.data.tables import Table, distinct_rows
 from weft.estimator.columns import Measurements, read_measurements
+from weft.estimator.errors_of_rows import MIDDLE, Errors, discoveries, explained
 from weft.estimator.fitted import Fitted
+from weft.estimator.screening import Screened, screened
 from weft.estimator.suspicions import (
     CODE,
+    DATES,
     MISTAKES,
     Series,
     Suspicion,
     copied,
+    following_worth,
     jumped,
     misplaced,
     observed_twice,
@@ -36,20 +39,28 @@ from weft.likelihoods import Gaussian
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["audit", "learned_from_gross", "learned_from_suspects", "without_gross"]
+__all__ = ["FirstLook", "audit", "first_look", "learned_from"]
 
 DISAGREES = "disagrees with its neighbours"
 IMPOSSIBLE = "not a possible value"
 _FOLDS = 4
 _ROUNDS = 2
-_MOST_SHIFTED = 5
+_MOST_STATIONS = 6
 # A station's share of rows found wrong, beyond which all of it takes no part.
 _MOST_WRONG = 0.5
-# A share of suspects beyond which what was learned from them is learned again without.
-_MANY_SUSPECTS = 0.02
+# A share of doubtful rows, or of the squares of differences from neighbours that are theirs, beyond which what was learned from them
+# is learned again without.
+_MANY_DOUBTFUL, _MOST_SQUARES = 0.02, 1 / 3
+# By how much a mistake, which all rows must have made, has to explain them better than a level that changed once.
+_MUCH_BETTER = 2.0
 # Deviations within which a value set right agrees with its neighbours.
 _AGREES = 2.5
-_TAILS = (3.0, 4.0, 5.0, 7.0, 10.0, 15.0, 30.0, 100.0)
+# Rows that tell how wide errors are where about as much is expected as at them, at least, and the number of such levels.
+_FEWEST_ALIKE, _LEVELS = 100, 10
+# Rows that count for the usual width of errors beside those of a station or a time, and by how much wider these may be than usual.
+_PRIOR_ROWS, _WIDER = 10.0, 2.0
+# Of the largest errors, the part that tells no more than that they are large, besides rows that differ from their neighbours.
+_COUNTED = 0.001
 
 
 @final
@@ -64,6 +75,13 @@ class _Expected:
         return (values - self.mean) / self.sd
 
 
+class _ByOthers(NamedTuple):
+    """What all other rows say of each row, and what other stations do."""
+
+    single: _Expected
+    whole: _Expected
+
+
 def audit(fitted: Fitted, table: Table, rate: float) -> "pd.DataFrame":
     """The suspicious rows, most suspicious first; `rate` is the share of false alarms among them that is accepted."""
     if not 0 < rate < 1:
@@ -71,7 +89,7 @@ def audit(fitted: Fitted, table: Table, rate: float) -> "pd.DataFrame":
     everything = read_measurements(table, fitted.roles, with_target=True)
     everything.require_value(fitted.roles, "audit")
     found = _Findings.nothing(everything.num_rows)
-    place = distinct_rows([everything.space[name] for name in fitted.roles.where if name in everything.space])[1]
+    place = _places_of(fitted, everything)
     possible = _look_at_places(fitted, everything, place, found)
     possible &= _look_at_range(fitted, everything, found)
     checked = np.flatnonzero(possible)
@@ -81,27 +99,62 @@ def audit(fitted: Fitted, table: Table, rate: float) -> "pd.DataFrame":
     return _as_frame(fitted, table, everything, found)
 
 
-def learned_from_gross(fitted: Fitted) -> int:
-    """How many of the values a model has seen are so far from all others that it cannot have learned well."""
-    if not fitted.batches:
-        return 0
-    values = fitted.seen_values()
-    return int(np.count_nonzero(far_from_others(values[np.isfinite(values)])))
+class FirstLook(NamedTuple):
+    """Rows without a value that can be, or that their neighbours speak against without any model; the others can be learned from.
+
+    `share` is the part of all differences from neighbours, squared, that the doubtful have.
+    """
+
+    sound: Int[np.ndarray, " some"]
+    doubtful: Int[np.ndarray, " others"]
+    share: float
 
 
-def learned_from_suspects(fitted: Fitted, rows: Measurements, suspects: Int[np.ndarray, " some"]) -> bool:
-    """Whether so many of the rows a model has seen are suspects that it cannot have learned well."""
-    if len(suspects) <= _MANY_SUSPECTS * rows.num_rows or not fitted.batches:
-        return False
-    return fitted.num_repeated(rows.take(suspects)) > len(suspects) / 2
-
-
-def without_gross(rows: Measurements) -> Measurements:
-    """The rows whose value is not far from all others."""
+def first_look(fitted: Fitted, rows: Measurements) -> FirstLook:
+    """Which rows to learn from, if the model is not to learn from faults."""
     assert rows.values is not None
-    kept = ~np.isnan(rows.values)
-    kept[kept] = ~far_from_others(rows.values[kept])
-    return rows.take(np.flatnonzero(kept))
+    place = _places_of(fitted, rows)
+    found = _Findings.nothing(rows.num_rows)
+    checked = np.flatnonzero(_look_at_places(fitted, rows, place, found) & _look_at_range(fitted, rows, found))
+    some = rows.take(checked)
+    look = _screened(fitted, some, place[checked])
+    far = far_from_others(fitted.translation.values(some))
+    doubted = look.either | far
+    for each in stuck(_series(fitted, some, place[checked])):
+        doubted[each.rows] = True
+    squares = np.where(np.isnan(look.apart), 0.0, look.apart) ** 2
+    share = float(squares[doubted].sum() / max(squares.sum(), 1e-300))
+    sound = checked[~doubted]
+    present = np.flatnonzero(~np.isnan(rows.values))
+    doubtful = np.setdiff1d(present, sound)
+    # Values that cannot be have no neighbours to differ from.
+    return FirstLook(sound, doubtful, 1.0 if len(doubtful) > doubted.sum() or far.any() else share)
+
+
+def learned_from(fitted: Fitted, rows: Measurements, doubtful: Int[np.ndarray, " some"], share: float) -> bool:
+    """Whether a model has seen doubtful rows, with these values, that are so many or so far off that it cannot have learned well."""
+    if not fitted.batches or len(doubtful) == 0:
+        return False
+    if len(doubtful) <= _MANY_DOUBTFUL * rows.num_rows and share < _MOST_SQUARES:
+        return False
+    possible = fitted.translation.target.transform.allows(np.asarray(rows.values)[doubtful])
+    seen = doubtful[possible & _are_on_earth(fitted, rows.take(doubtful))]
+    return len(seen) > 0 and fitted.num_repeated(rows.take(seen), with_value=True) > len(seen) / 2
+
+
+def _places_of(fitted: Fitted, rows: Measurements) -> Int[np.ndarray, " row"]:
+    return distinct_rows([rows.space[name] for name in fitted.roles.where if name in rows.space])[1]
+
+
+def _series(fitted: Fitted, rows: Measurements, place: Int[np.ndarray, " row"]) -> Series:
+    return Series.of(np.arange(rows.num_rows), place, fitted.translation.times(rows), np.asarray(rows.values))
+
+
+def _screened(fitted: Fitted, rows: Measurements, place: Int[np.ndarray, " row"]) -> Screened:
+    translation = fitted.translation
+    where = translation.places(rows)[:, : translation.num_space]
+    number = np.unique(place, return_inverse=True)[1]
+    return screened(number, translation.times(rows), where, translation.values(rows))
 
 
 @dataclasses.dataclass
@@ -138,9 +191,17 @@ def _look_at_places(
     first = np.unique(place, return_index=True)[1]
     for number, cause in misplaced(longitude[first], latitude[first]):
         found.add(np.flatnonzero((place == number) & possible), cause)
-    outside = (np.abs(latitude) > 90) | (longitude < -180) | (longitude > 360)
-    found.add(np.flatnonzero(outside & possible), "no such latitude or longitude")
+    found.add(np.flatnonzero(~_are_on_earth(fitted, rows) & possible), "no such latitude or longitude")
     return possible & (found.cause == "")
+
+
+def _are_on_earth(fitted: Fitted, rows: Measurements) -> Bool[np.ndarray, " row"]:
+    """Which rows have a latitude and a longitude that there are."""
+    geography = fitted.translation.scaling.geography
+    if geography is None or geography.method == "plane":
+        return np.ones(rows.num_rows, dtype=bool)
+    longitude, latitude = rows.space[geography.first], rows.space[geography.second]
+    return (np.abs(latitude) <= 90) & (longitude >= -180) & (longitude <= 360)
 
 
 def _look_at_range(fitted: Fitted, rows: Measurements, found: _Findings) -> Bool[np.ndarray, " row"]:
@@ -173,7 +234,10 @@ def _look_at_impossible(
     mean, variance, noise = _observed(fitted.given_only(rows.take(told)), asked)
     sd = np.sqrt(variance + noise)
     found.mean[cannot_be], found.sd[cannot_be] = fitted.translation.target.moments(mean, sd)
-    causes = _mistakes(fitted, asked, place[cannot_be], np.arange(len(cannot_be)), mean, sd, 1.0)
+    right, slopes = _set_right(fitted, asked, np.asarray(rows.values)[told])
+    undone = np.abs(right - mean[:, None]) / sd[:, None]
+    likelihood = np.exp(-0.5 * undone**2) * slopes
+    causes = _mistakes(place[cannot_be], np.where(undone <= _AGREES, likelihood, 0.0))
     for row, cause in zip(cannot_be, causes, strict=True):
         if found.cause[row] == IMPOSSIBLE and cause != DISAGREES:
             found.cause[row] = cause
@@ -188,66 +252,233 @@ def _judge(
     rate: float,
 ) -> None:
     values = fitted.translation.values(rows)
-    series = Series.of(np.arange(rows.num_rows), place, fitted.translation.times(rows), np.asarray(rows.values))
+    series = _series(fitted, rows, place)
+    look = _screened(fitted, rows, place)
     frozen = stuck(series)
-    wrong = far_from_others(values)
+    spoiled = far_from_others(values)
     for each in frozen:
-        wrong[each.rows] = True
-    single, whole = _expectations(fitted, rows, place, wrong)
-    probability = np.ones(rows.num_rows)
-    for _ in range(_ROUNDS):
-        tails = [_tail(single.z(values), ~wrong), _tail(whole.z(values), ~wrong)]
-        # Two looks at each row.
-        probability = np.minimum(1.0, 2 * np.minimum(*tails))
-        wrong = _discoveries(probability, rate) | far_from_others(values)
-        for each in frozen:
-            wrong[each.rows] = True
-        wrong |= _mostly(wrong, place)
-        single, whole = _expectations(fitted, rows, place, wrong)
-    dated: list[Suspicion] = []
-    for _ in range(_MOST_SHIFTED):
-        suspects = shifted(series, _by_other_stations(series, values, whole, _scale(whole.z(values), ~wrong)))
-        known = {place[each.rows[0]] for each in dated}
+        spoiled[each.rows] = True
+    wrong = spoiled | look.either
+    expected = _expectations(fitted, rows, place, wrong)
+    misfit = _beyond_own_level(series, expected.whole.z(values)) ** 2
+    plain = [*frozen, *copied(series, misfit), *observed_twice(series, misfit)]
+    has_cause = spoiled | look.rows
+    for each in plain:
+        has_cause[each.rows] = wrong[each.rows] = True
+    # One at a time: the neighbours of a station with wrong dates, or another level, seem to have such too.
+    stations: list[Suspicion] = []
+    for _ in range(_MOST_STATIONS):
+        expected = _expectations(fitted, rows, place, wrong)
+        suspects = _suspect_stations(series, values, expected.whole, wrong, ~has_cause, look.apart)
+        known = {place[each.rows[0]] for each in stations}
         suspects = [each for each in suspects if place[each.rows[0]] not in known]
         if not suspects:
             break
-        # One at a time: the neighbours of a station with wrong dates seem to have wrong dates too.
-        dated.append(suspects[0])
+        stations.append(suspects[0])
         wrong[suspects[0].rows] = True
-        single, whole = _expectations(fitted, rows, place, wrong)
-    tails = [_tail(single.z(values), ~wrong), _tail(whole.z(values), ~wrong)]
-    probability = np.minimum(1.0, 2 * np.minimum(*tails))
-    alarms = _discoveries(probability, rate)
+    # Single rows that differ from their neighbours may be sound after all.
+    untrusted = wrong & ~(look.rows & ~spoiled)
+    for _ in range(_ROUNDS):
+        weighed = _weighed(
+            fitted, rows, values, expected, (place, series.ticks), ~wrong | look.rows & ~untrusted, look.rows, rate
+        )
+        wrong = untrusted | weighed.alarms
+        wrong |= _mostly(wrong, place)
+        expected = _expectations(fitted, rows, place, wrong)
+    weighed = _weighed(fitted, rows, values, expected, (place, series.ticks), ~wrong, look.rows, rate)
 
-    by_others = np.abs(whole.z(values)) > np.abs(single.z(values))
-    mean, sd = (np.where(by_others, getattr(whole, name), getattr(single, name)) for name in ("mean", "sd"))
-    found.mean[checked], found.sd[checked] = fitted.translation.target.moments(mean, sd)
-    found.probability[checked] = np.minimum(found.probability[checked], probability)
-    misfit = whole.z(values)[series.row] ** 2
-    for each in (*frozen, *copied(series, misfit), *dated, *observed_twice(series, misfit)):
+    found.mean[checked], found.sd[checked] = fitted.translation.target.moments(weighed.mean, weighed.sd)
+    found.probability[checked] = np.minimum(found.probability[checked], weighed.probability)
+    z = (values - weighed.mean) / weighed.sd
+    for each in (
+        *plain,
+        *(one for one in stations if one.cause.startswith(DATES) or _is_level(one, z, weighed.undone)),
+    ):
         found.add(checked[each.rows], each.cause, each.probability)
-    scale = _scale(whole.z(values), ~wrong)
-    known = found.cause[checked] != ""
-    levels = jumped(series, whole.z(values) / scale, ~known & ~far_from_others(values))
-    alarmed = np.flatnonzero(alarms & (found.cause[checked] == ""))
+    alarmed = np.flatnonzero(weighed.alarms & (found.cause[checked] == ""))
     unexplained = []
-    for row, cause in zip(alarmed, _mistakes(fitted, rows, place, alarmed, mean, sd, scale), strict=True):
+    for row, cause in zip(alarmed, _mistakes(place[alarmed], weighed.ratio[alarmed]), strict=True):
         if cause == DISAGREES:
             unexplained.append(row)
         else:
-            found.add(checked[row : row + 1], cause, float(probability[row]))
-    for each in levels:
+            found.add(checked[row : row + 1], cause, float(weighed.probability[row]))
+    for each in stations:
         found.add(checked[each.rows], each.cause, each.probability)
     for row in unexplained:
-        found.add(checked[row : row + 1], DISAGREES, float(probability[row]))
+        found.add(checked[row : row + 1], DISAGREES, float(weighed.probability[row]))
+
+
+def _is_level(level: Suspicion, z: Float[np.ndarray, " row"], undone: Float[np.ndarray, "row mistake"]) -> bool:
+    """Whether another level explains its rows, unless a mistake does so much better: Fahrenheit from here on is another level too."""
+    own = z[level.rows]
+    by_mistake = np.median(undone[level.rows], axis=0)
+    return bool(np.median(np.abs(own - np.median(own))) < _MUCH_BETTER * np.min(by_mistake))
+
+
+@final
+@dataclasses.dataclass(frozen=True)
+class _Weighed:
+    """Of each row what is expected by what speaks most against it, how probable so large an error is, and whether to raise an alarm.
+
+    `undone` is how far from it the row would be, in deviations of sound rows, were each mistake undone; `ratio`, how much likelier that
+    mistake makes the row than none does.
+    """
+
+    mean: Float[np.ndarray, " row"]
+    sd: Float[np.ndarray, " row"]
+    probability: Float[np.ndarray, " row"]
+    undone: Float[np.ndarray, "row mistake"]
+    ratio: Float[np.ndarray, "row mistake"]
+    alarms: Bool[np.ndarray, " row"]
+
+
+def _weighed(
+    fitted: Fitted,
+    rows: Measurements,
+    values: Float[np.ndarray, " row"],
+    expected: _ByOthers,
+    groups: Sequence[Int[np.ndarray, " row"]],
+    trusted: Bool[np.ndarray, " row"],
+    far: Bool[np.ndarray, " row"],
+    rate: float,
+) -> _Weighed:
+    """By errors of trusted rows. Of those that are `far` from their neighbours no more is taken than how many they are, and nothing
+    where a mistake explains them.
+    """
+    looks = [_as_wide_as_errors(look, values, trusted, groups) for look in expected]
+    right, slopes = _set_right(fitted, rows, np.asarray(rows.values)[trusted])
+    undone = [np.abs(right - look.mean[:, None]) / look.sd[:, None] for look in looks]
+    errors = []
+    for look, distance in zip(looks, undone, strict=True):
+        telling = trusted & ~(far & np.any(distance <= _AGREES, axis=1))
+        errors.append(Errors.of(look.z(values)[telling], _COUNTED + float(np.mean(far[telling]))))
+    never = [_never_below_zero(fitted, rows, look, error, trusted) for look, error in zip(looks, errors, strict=True)]
+    probabilities = np.stack(
+        [error.probability(look.z(values)) * rarer for error, look, rarer in zip(errors, looks, never, strict=True)]
+    )
+    # Two looks at each row.
+    probability = np.minimum(1.0, 2 * probabilities.min(axis=0))
+    ratios = []
+    for look, error, rarer, distance in zip(looks, errors, never, undone, strict=True):
+        likelihood = error.density(distance) * slopes / (2 * rarer * error.density(look.z(values)))[:, None]
+        ratios.append(np.where(distance <= _AGREES, likelihood, 0.0))
+    whole_tells = probabilities[1] < probabilities[0]
+
+    def of_look(each: Sequence[Float[np.ndarray, "row *more"]]) -> Float[np.ndarray, "row *more"]:
+        return np.where(whole_tells.reshape(-1, *[1] * (each[0].ndim - 1)), each[1], each[0])
+
+    ratio = of_look(ratios)
+    alarms = discoveries(probability, rate) | (explained(ratio, rate) & (probability < rate))
+    mean, sd = of_look([look.mean for look in looks]), of_look([look.sd for look in looks])
+    return _Weighed(mean, sd, probability, of_look(undone), ratio, alarms)
+
+
+def _never_below_zero(
+    fitted: Fitted, rows: Measurements, look: _Expected, error: Errors, trusted: Bool[np.ndarray, " row"]
+) -> Float[np.ndarray, " row"]:
+    """By how much rarer a value below zero is than errors would have it, at rows that have one; 1 at all others.
+
+    Of a concentration errors let expect some among thousands, and there are none.
+    """
+    assert rows.values is not None
+    below = rows.values < 0
+    target = fitted.translation.target
+    zero = np.zeros(1)
+    if not below.any() or not target.transform.allows(zero)[0]:
+        return np.ones(len(below))
+    z = (target.forward(zero)[0] - look.mean[trusted]) / look.sd[trusted]
+    probability = error.probability(z) / 2
+    expected = float(np.sum(np.where(z < 0, probability, 1 - probability)))
+    seen = int(np.count_nonzero(below & trusted))
+    return np.where(below, min((seen + 1) / (expected + 1), 1.0), 1.0)
+
+
+def _set_right(
+    fitted: Fitted, rows: Measurements, sound: Float[np.ndarray, " some"]
+) -> tuple[Float[np.ndarray, "row mistake"], Float[np.ndarray, "row mistake"]]:
+    """Values on the scale of f were each mistake undone, infinite where none can be; and by how much that spreads them.
+
+    `sound` values tell which mistakes can be.
+    """
+    target = fitted.translation.target
+    assert rows.values is not None
+    lowest, highest = np.quantile(sound, [0.01, 0.99])
+
+    def forward(values: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+        found = np.full(len(values), np.inf)
+        allowed = target.transform.allows(values)
+        found[allowed] = target.forward(values[allowed])
+        return found
+
+    def slope(values: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+        step = 1e-4 * np.maximum(np.abs(values), 1e-3)
+        ends = forward(values - step), forward(values + step)
+        within = np.isfinite(ends[0]) & np.isfinite(ends[1])
+        return np.where(within, ends[1], 0.0) / (2 * step) - np.where(within, ends[0], 0.0) / (2 * step)
+
+    own = slope(rows.values)
+    right, slopes = [], []
+    for mistake in MISTAKES.values():
+        undone = mistake.undone(rows.values)
+        can_be = mistake.among[0] <= lowest and highest <= mistake.among[1]
+        right.append(forward(undone) if can_be else np.full(len(undone), np.inf))
+        # Of a value that cannot be, nothing else is to be compared with.
+        slopes.append(slope(undone) * abs(mistake.factor) / np.where(own > 0, own, 1.0))
+    return np.stack(right, axis=1), np.stack(slopes, axis=1)
+
+
+def _suspect_stations(
+    series: Series,
+    values: Float[np.ndarray, " row"],
+    whole: _Expected,
+    wrong: Bool[np.ndarray, " row"],
+    open_to_doubt: Bool[np.ndarray, " row"],
+    apart: Float[np.ndarray, " row"],
+) -> list[Suspicion]:
+    """Stations whose dates seem shifted or whose level seems to jump, by what the others say; the clearest first.
+
+    `open_to_doubt` are rows that are not known to have another fault. Rows that merely disagree are: what jumps far does. `apart` is how
+    far each is from its neighbours by their medians.
+    """
+    # A station's level of its own is no news, and what others cannot know of it hides what changes.
+    level = np.empty(len(values))
+    level[series.row] = (values - whole.mean)[series.row] - _beyond_own_level(series, values - whole.mean)
+    at_level = _as_wide_as_errors(_Expected(whole.mean + level, whole.sd), values, ~wrong)
+    worth = following_worth(series, at_level.z(values), ~wrong)
+    dated = shifted(series, _by_other_stations(series, values, at_level), worth)
+    levels = jumped(series, (values - whole.mean) / at_level.sd, open_to_doubt, worth)
+    levels = [each for each in levels if _has_jumped_itself(each, series, values - whole.mean, apart)]
+    return sorted((*dated, *levels), key=lambda each: -each.log_odds)
+
+
+def _has_jumped_itself(
+    level: Suspicion, series: Series, left: Float[np.ndarray, " row"], apart: Float[np.ndarray, " row"]
+) -> bool:
+    """Whether the median of several neighbours sees the jump too: by the nearest alone, it may be that one's."""
+    rows = series.row[series.place == series.place[series.row == level.rows[0]]]
+    others = np.setdiff1d(rows, level.rows)
+    seen = [each[~np.isnan(apart[each])] for each in (level.rows, others)]
+    if min(len(each) for each in seen) < 2:
+        return True
+    by_others, by_neighbours = (float(np.median(of[seen[0]]) - np.median(of[seen[1]])) for of in (left, apart))
+    return by_neighbours * np.sign(by_others) > abs(by_others) / 2
+
+
+def _beyond_own_level(series: Series, z: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
+    """Errors in the order of the series, less the median that each station has of its own."""
+    found = z[series.row]
+    for place in np.unique(series.place):
+        own = series.place == place
+        found[own] -= np.median(found[own])
+    return found
 
 
 def _by_other_stations(
-    series: Series, values: Float[np.ndarray, " row"], whole: _Expected, scale: float
+    series: Series, values: Float[np.ndarray, " row"], whole: _Expected
 ) -> Callable[[Int[np.ndarray, " some"], Int[np.ndarray, " some"]], Float[np.ndarray, " some"]]:
     def apart(here: Int[np.ndarray, " some"], there: Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"]:
         a, b = series.row[here], series.row[there]
-        return (values[a] - whole.mean[b]) / whole.sd[b] / scale
+        return (values[a] - whole.mean[b]) / whole.sd[b]
 
     return apart
 
@@ -261,7 +492,7 @@ def _mostly(wrong: Bool[np.ndarray, " row"], place: Int[np.ndarray, " row"]) -> 
 
 def _expectations(
     fitted: Fitted, rows: Measurements, place: Int[np.ndarray, " row"], wrong: Bool[np.ndarray, " row"]
-) -> tuple[_Expected, _Expected]:
+) -> _ByOthers:
     """Each row by all other rows, and by other stations; rows found wrong tell nothing of others."""
     told = np.flatnonzero(~wrong)
     if len(told) < 2:
@@ -279,7 +510,7 @@ def _expectations(
     number = np.unique(place, return_inverse=True)[1]
     num_folds = min(_FOLDS, int(number.max()) + 1)
     if num_folds < 2:
-        return single, single
+        return _ByOthers(single, single)
     # Stations next to each other in a table are often next to each other on the map: folds take every fourth.
     fold = number % num_folds
     whole_mean, whole_sd = np.empty(rows.num_rows), np.empty(rows.num_rows)
@@ -291,7 +522,7 @@ def _expectations(
             continue
         mean, variance, noise = _observed(known.given_only(rows.take(kept)), rows.take(out))
         whole_mean[out], whole_sd[out] = mean, np.sqrt(variance + noise)
-    return single, _Expected(whole_mean, whole_sd)
+    return _ByOthers(single, _Expected(whole_mean, whole_sd))
 
 
 def _observed(
@@ -324,63 +555,45 @@ def _without_itself(
     return mean + (mean - values) * own / (1 - own), variance / (1 - own)
 
 
-def _scale(z: Float[np.ndarray, " row"], trusted: Bool[np.ndarray, " row"]) -> float:
-    return max(float(np.median(np.abs(z[trusted]))) / 0.6745, 1e-300)
+def _as_wide_as_errors(
+    expected: _Expected,
+    values: Float[np.ndarray, " row"],
+    trusted: Bool[np.ndarray, " row"],
+    groups: Sequence[Int[np.ndarray, " row"]] = (),
+) -> _Expected:
+    """The same with the deviation that errors of sound rows have where as much is expected, and in each group: at a station, at a time.
 
-
-def _tail(z: Float[np.ndarray, " row"], trusted: Bool[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
-    """Two-sided probabilities by Student's t with the scale and tails of the trusted rows.
-
-    The middle and the ninth decile of |z| tell both; rows that are wrong, if fewer than a tenth, hardly move either.
+    Errors of concentrations, counts and prices grow with what is measured, whatever the model takes them to be; a street is noisier
+    than a field, and the day a front passes than the day before. What a group says is shrunk, in the logarithm, and goes so far only:
+    one that is wrong throughout must not pass for a noisy one.
     """
-    size = np.abs(z[trusted])
-    middle, high = np.quantile(size, [0.5, 0.9])
-    ratio = high / max(middle, 1e-300)
-    usual = [special.stdtrit(tail, 0.95) / special.stdtrit(tail, 0.75) for tail in _TAILS]
-    tail = _TAILS[int(np.argmin(np.abs(np.array(usual) - ratio)))]
-    scale = max(middle / special.stdtrit(tail, 0.75), 1e-300)
-    return 2 * special.stdtr(tail, -np.abs(z) / scale)
+    size = np.abs(expected.z(values))
+    order = np.flatnonzero(trusted)[np.argsort(expected.mean[trusted])]
+    num_alike = min(len(order), max(_FEWEST_ALIKE, len(order) // _LEVELS))
+    starts = np.unique(np.linspace(0, len(order) - num_alike, 2 * _LEVELS).astype(np.int64))
+    alike = [order[start : start + num_alike] for start in starts]
+    at = np.array([np.median(expected.mean[rows]) for rows in alike])
+    widths = np.array([np.median(size[rows]) for rows in alike]) / MIDDLE
+    scale = np.maximum(np.interp(expected.mean, at, widths), 1e-300)
+    for group in groups:
+        number = np.unique(group, return_inverse=True)[1]
+        factor = np.ones(int(number.max()) + 1)
+        sorted_rows = np.flatnonzero(trusted)[np.argsort(number[trusted], kind="stable")]
+        for rows in np.split(sorted_rows, np.flatnonzero(np.diff(number[sorted_rows])) + 1):
+            own = max(float(np.median((size / scale)[rows])) / MIDDLE, 1e-300)
+            factor[number[rows[0]]] = np.clip(own ** (len(rows) / (len(rows) + _PRIOR_ROWS)), 1 / _WIDER, _WIDER)
+        scale = scale * factor[number]
+    return _Expected(expected.mean, expected.sd * scale)
 
 
-def _discoveries(probability: Float[np.ndarray, " row"], rate: float) -> Bool[np.ndarray, " row"]:
-    """Rows to raise an alarm for, so that a share `rate` of alarms is false (Benjamini & Hochberg 1995)."""
-    order = np.argsort(probability)
-    passed = probability[order] <= rate * np.arange(1, len(order) + 1) / len(order)
-    alarms = np.zeros(len(order), dtype=bool)
-    if passed.any():
-        alarms[order[: int(np.flatnonzero(passed)[-1]) + 1]] = True
-    return alarms
-
-
-def _mistakes(
-    fitted: Fitted,
-    rows: Measurements,
-    place: Int[np.ndarray, " row"],
-    alarmed: Int[np.ndarray, " some"],
-    mean: Float[np.ndarray, " row"],
-    sd: Float[np.ndarray, " row"],
-    scale: float,
-) -> list[str]:
-    """Of each row the mistake whose undoing makes it agree with its neighbours; of several, the station's most frequent."""
-    target = fitted.translation.target
-    assert rows.values is not None
-    fits = np.full((len(alarmed), len(MISTAKES)), np.inf)
-    for column, undo in enumerate(MISTAKES.values()):
-        right = undo(rows.values[alarmed])
-        allowed = target.transform.allows(right)
-        standard = np.full(len(right), np.inf)
-        standard[allowed] = target.forward(right[allowed])
-        fits[:, column] = np.abs(standard - mean[alarmed]) / sd[alarmed] / scale
-    agrees = fits <= _AGREES
-    causes = []
+def _mistakes(place: Int[np.ndarray, " row"], ratio: Float[np.ndarray, "row mistake"]) -> list[str]:
+    """Of each row the mistake that explains it; of several, the station's most frequent, then the likeliest."""
     names = list(MISTAKES)
-    for line, row in enumerate(alarmed):
-        if not agrees[line].any():
-            causes.append(DISAGREES)
-            continue
-        votes = agrees[place[alarmed] == place[row]].sum(axis=0)
-        best = np.lexsort((fits[line], -votes * agrees[line], ~agrees[line]))[0]
-        causes.append(names[best])
+    causes = []
+    for row, own in enumerate(ratio):
+        votes = np.count_nonzero(ratio[place == place[row]] > 0, axis=0)
+        best = np.lexsort((-own, -votes, own == 0))[0]
+        causes.append(names[best] if own[best] > 0 else DISAGREES)
     return causes
 
 

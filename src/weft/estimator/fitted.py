@@ -24,6 +24,9 @@ from weft.model import Model
 
 __all__ = ["Fitted"]
 
+# Of values in deviations, told apart where they are compared: both were scaled alike, but for rounding.
+_DIGITS = 9
+
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -98,8 +101,8 @@ class Fitted:
             num_missing=self.num_missing + rows.num_missing,
         )
 
-    def num_repeated(self, rows: Measurements) -> int:
-        """How many of these rows have a time and place that the rows kept have a value at."""
+    def num_repeated(self, rows: Measurements, *, with_value: bool = False) -> int:
+        """How many of these rows have a time and place that the rows kept have a value at; or the same value too."""
         rows = rows.take(np.flatnonzero(~np.isnan(np.asarray(rows.values))))
         times, places = self.translation.times(rows), self.translation.places(rows)
         batches = self.batches
@@ -110,6 +113,9 @@ class Fitted:
         near = np.isin(kept_times, times)
         kept_places = np.concatenate([np.asarray(batch.row_places) for batch in batches])[near]
         both = [np.concatenate([kept_places[:, k], places[:, k]]) for k in range(self.translation.num_space)]
+        if with_value:
+            kept_values = np.concatenate([np.asarray(batch.values) for batch in batches])[near]
+            both.append(np.round(np.concatenate([kept_values, self.translation.values(rows)]), _DIGITS))
         _, number = distinct_rows([np.concatenate([kept_times[near], times]), *both])
         # Rows are numbered as they first occur, and those kept come first.
         num_kept = int(number[: near.sum()].max(initial=-1)) + 1

@@ -12,10 +12,12 @@ from scipy.spatial import cKDTree
 
 __all__ = [
     "CODE",
+    "DATES",
     "MISTAKES",
     "Series",
     "Suspicion",
     "copied",
+    "following_worth",
     "jumped",
     "misplaced",
     "observed_twice",
@@ -24,42 +26,61 @@ __all__ = [
 ]
 
 CODE = "code for a missing value"
+DATES = "dates shifted"
 # A run is suspicious where fewer than so many such runs are expected by chance in the whole table.
 _CHANCE = 0.01
 # Rows by which the share of equal pairs in a table counts beside a station's own.
 _PRIOR_ROWS = 2.0
 _SHIFTS = tuple(k for k in range(-7, 8) if k)
 _SHORTEST_SHIFT = 20
-# Natural log of the odds that a shift of dates must reach, beyond what the number of tries asks for. Errors of following days go together,
-# so odds alone say too much: the mean squares must also be clearly too large as dated, and about right as shifted.
-_SHIFT_ODDS = 12.0
-_TOO_LARGE, _ABOUT_RIGHT = 4.0, 2.0
-# Rows on either side of a jump; deviations by which levels must differ, and standard errors of their difference.
+# Natural log of the odds that a shift of dates or a jump must reach, beyond what the number of tries asks for.
+_LEAST_ODDS = 12.0
+# The mean square that values have once dates are right, at most, by that of a usual station, and by how much that is less than it was.
+_ABOUT_RIGHT, _BETTER = 2.0, 2.0
+# Rows on either side of a jump, and deviations by which levels must differ.
 _SHORTEST_LEVEL = 15
-_LEAST_JUMP, _JUMP_ERRORS = 2.0, 8.0
+_LEAST_JUMP = 2.0
+# Deviations by which an error counts at most where all of them are asked how they go together.
+_MOST_ERROR = 3.0
+# Rows in a row that may differ within a copy: faults of one of the two.
+_LONGEST_BREAK = 2
 # A share of rows at a time and place of another beyond which a table means it so.
 _MOST_TWICE = 0.1
 
-# How a wrong value came about, and the way back to the right one.
-MISTAKES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "sign": lambda value: -value,
-    "decimal point: 10 times too large": lambda value: value / 10,
-    "decimal point: 10 times too small": lambda value: value * 10,
-    "unit: degrees Fahrenheit for Celsius": lambda value: (value - 32) / 1.8,
-    "unit: degrees Celsius for Fahrenheit": lambda value: value * 1.8 + 32,
-    "unit: kelvin for degrees Celsius": lambda value: value - 273.15,
-    "unit: degrees Celsius for kelvin": lambda value: value + 273.15,
-    "decimal point: 100 times too large": lambda value: value / 100,
-    "decimal point: 100 times too small": lambda value: value * 100,
+
+class Mistake(NamedTuple):
+    """The way back from a wrong value to the right one: times a factor, plus an offset; where sound values lie between `among`."""
+
+    factor: float
+    offset: float = 0.0
+    among: tuple[float, float] = (-np.inf, np.inf)
+
+    def undone(self, values: Float[np.ndarray, "*row"]) -> Float[np.ndarray, "*row"]:
+        return values * self.factor + self.offset
+
+
+# Temperatures on Earth, of air, ground and water; nothing else is confused with another scale of temperature.
+_CELSIUS, _FAHRENHEIT, _KELVIN = (-90.0, 60.0), (-130.0, 140.0), (183.0, 333.0)
+MISTAKES = {
+    "sign": Mistake(-1.0),
+    "decimal point: 10 times too large": Mistake(0.1),
+    "decimal point: 10 times too small": Mistake(10.0),
+    "unit: degrees Fahrenheit for Celsius": Mistake(1 / 1.8, -32 / 1.8, _CELSIUS),
+    "unit: degrees Celsius for Fahrenheit": Mistake(1.8, 32.0, _FAHRENHEIT),
+    "unit: kelvin for degrees Celsius": Mistake(1.0, -273.15, _CELSIUS),
+    "unit: degrees Celsius for kelvin": Mistake(1.0, 273.15, _KELVIN),
+    "decimal point: 100 times too large": Mistake(0.01),
+    "decimal point: 100 times too small": Mistake(100.0),
 }
 
 
 class Suspicion(NamedTuple):
-    """Rows with one cause, and how probable such a finding is where nothing is wrong."""
+    """Rows with one cause, and how probable such a finding is where nothing is wrong; `log_odds` tell apart what is far below 1e-300."""
 
     rows: Int[np.ndarray, " some"]
     cause: str
     probability: float
+    log_odds: float = 0.0
 
 
 @final
@@ -79,6 +100,13 @@ class Series:
         tick = np.unique(times, return_inverse=True)[1]
         order = np.lexsort((tick, place))
         return cls(rows[order], place[order], tick[order], values[order])
+
+    @property
+    def ticks(self) -> Int[np.ndarray, " row"]:
+        """Of all rows, in their own order."""
+        found = np.empty_like(self.tick)
+        found[self.row] = self.tick
+        return found
 
 
 def stuck(series: Series) -> list[Suspicion]:
@@ -136,14 +164,14 @@ def copied(series: Series, misfit: Float[np.ndarray, " row"]) -> list[Suspicion]
             equal = table[first, both] == table[second, both]
             if np.count_nonzero(equal) < 2:
                 continue
-            for start, stop in _runs(equal):
-                outside = int(np.count_nonzero(equal)) - (stop - start)
-                again = _share(outside, len(both) - (stop - start), usual, num_tries)
-                chance = again ** (stop - start) * num_tries
-                values = table[first, both[start:stop]]
-                if chance < _CHANCE and len(np.unique(values)) > 1:
-                    rows = [at[each, both[start:stop]] for each in (first, second)]
-                    worse = max(rows, key=lambda of: float(np.nanmean(misfit[of])))
+            for start, stop in _mostly_equal(equal):
+                alike = both[start:stop][equal[start:stop]]
+                longest = max(end - begin for begin, end in _runs(equal[start:stop]))
+                again = _share(int(np.count_nonzero(equal)) - len(alike), len(both) - (stop - start), usual, num_tries)
+                chance = again**longest * num_tries
+                if chance < _CHANCE and len(np.unique(table[first, alike])) > 1:
+                    rows = [at[each, alike] for each in (first, second)]
+                    worse = max(rows, key=lambda of: _worse_than_usual(series, misfit, of))
                     found.append(Suspicion(series.row[worse], "copied from another station", chance / num_tries))
     return found
 
@@ -151,14 +179,19 @@ def copied(series: Series, misfit: Float[np.ndarray, " row"]) -> list[Suspicion]
 def shifted(
     series: Series,
     z: Callable[[Int[np.ndarray, " some"], Int[np.ndarray, " some"]], Float[np.ndarray, " some"]],
+    worth: float,
 ) -> list[Suspicion]:
-    """Stretches of a station whose values fit what its neighbours say of other dates much better, the clearest first.
+    """Stretches of a station whose values fit what its neighbours say of other dates much better.
 
-    `z(a, b)` is the value of row a of the series less what is expected at row b, in deviations.
+    `z(a, b)` is the value of row a of the series less what is expected at row b, in deviations. `worth` is how many independent rows
+    one is worth: a front that passes a valley some hours late says little more than once that it does.
     """
     places = np.unique(series.place)
-    threshold = _SHIFT_ODDS + np.log(len(places) * len(_SHIFTS))
-    found: list[tuple[float, Suspicion]] = []
+    threshold = _LEAST_ODDS + np.log(len(places) * len(_SHIFTS))
+    every = np.arange(len(series.row))
+    squares = np.minimum(z(every, every) ** 2, 25.0)
+    usual = float(np.median([squares[series.place == place].mean() for place in places]))
+    found = []
     for place in places:
         own = np.flatnonzero(series.place == place)
         by_tick = dict(zip(series.tick[own].tolist(), own.tolist(), strict=True))
@@ -170,31 +203,56 @@ def shifted(
             there = np.array([by_tick[int(series.tick[k]) - shift] for k in here], dtype=np.int64)
             # Squares are cut: one wild value is no evidence for dates.
             before, after = (np.minimum(z(here, at) ** 2, 25.0) for at in (here, there))
-            start, stop, gain = _best_stretch((before - after) / 2)
+            start, stop, gain = _best_stretch(worth * (before - after) / 2)
             clear = (
                 stop - start >= _SHORTEST_SHIFT
-                and before[start:stop].mean() > _TOO_LARGE
-                and after[start:stop].mean() < _ABOUT_RIGHT
+                and before[start:stop].mean() > _BETTER * after[start:stop].mean()
+                and after[start:stop].mean() < _ABOUT_RIGHT * usual
             )
             if clear and gain > threshold and (best is None or gain > best[0]):
                 best = (gain, here[start:stop], shift)
         if best is not None:
             gain, rows, shift = best
-            word = f"dates shifted: {abs(shift)} too {'late' if shift > 0 else 'early'}"
-            chance = float(np.exp(threshold - _SHIFT_ODDS - gain))
-            found.append((gain, Suspicion(series.row[rows], word, chance)))
-    return [suspicion for _, suspicion in sorted(found, key=lambda each: -each[0])]
+            word = f"{DATES}: {abs(shift)} too {'late' if shift > 0 else 'early'}"
+            chance = float(np.exp(threshold - _LEAST_ODDS - gain))
+            found.append(Suspicion(series.row[rows], word, chance, gain))
+    return found
 
 
-def jumped(series: Series, residual: Float[np.ndarray, " row"], trusted: Bool[np.ndarray, " row"]) -> list[Suspicion]:
+def following_worth(series: Series, residual: Float[np.ndarray, " row"], trusted: Bool[np.ndarray, " row"]) -> float:
+    """How many independent errors one of those that follow each other at a station is worth, by their correlation at one step.
+
+    A station's median is taken off, and errors are cut, so that a few stations with another level do not tell for all.
+    """
+    error = np.clip(residual[series.row], -_MOST_ERROR, _MOST_ERROR)
+    sound = trusted[series.row]
+    for place in np.unique(series.place):
+        own = series.place == place
+        if np.any(own & sound):
+            error[own] -= np.median(error[own & sound])
+    follows = (np.diff(series.place) == 0) & (np.diff(series.tick) == 1) & sound[1:] & sound[:-1]
+    squares = float(np.mean(error[sound] ** 2)) if sound.any() else 0.0
+    if not follows.any() or squares == 0.0:
+        return 1.0
+    return _worth(float(np.mean(error[1:][follows] * error[:-1][follows])) / squares)
+
+
+def _worth(correlation: float) -> float:
+    together = min(max(correlation, 0.0), 0.95)
+    return (1 - together) / (1 + together)
+
+
+def jumped(
+    series: Series, residual: Float[np.ndarray, " row"], trusted: Bool[np.ndarray, " row"], worth: float
+) -> list[Suspicion]:
     """Stations whose level changes for good against what the others say: moved, recalibrated, or another instrument.
 
     `residual` is each row's value less what other stations expect, in deviations. Errors of following times go together, so the
-    standard error is that of as many independent ones as they are worth (by their correlation at one step). The side that is
-    farther from the others is the wrong one.
+    standard error is that of as many independent ones as they are worth, here or in all the table. The side that is farther from the
+    others is the wrong one.
     """
-    found = []
-    for place in np.unique(series.place):
+    found, places = [], np.unique(series.place)
+    for place in places:
         own = np.flatnonzero((series.place == place) & trusted[series.row])
         if len(own) < 2 * _SHORTEST_LEVEL:
             continue
@@ -210,14 +268,15 @@ def jumped(series: Series, residual: Float[np.ndarray, " row"], trusted: Bool[np
         spread = float(np.sqrt(np.mean(rest**2)))
         if spread == 0.0:
             continue
-        together = min(max(float(np.mean(rest[1:] * rest[:-1])) / spread**2, 0.0), 0.95)
-        worth = (1 - together) / (1 + together)
-        error = spread * np.sqrt((1 / split + 1 / (len(each) - split)) / worth)
-        if abs(after - before) > max(_JUMP_ERRORS * error, _LEAST_JUMP * max(spread, 1.0)):
+        least = min(worth, _worth(float(np.mean(rest[1:] * rest[:-1])) / spread**2))
+        error = spread * np.sqrt((1 / split + 1 / (len(each) - split)) / least)
+        z = float(abs(after - before) / error)
+        threshold = _LEAST_ODDS + np.log(np.count_nonzero(allowed) * len(places))
+        if z**2 / 2 > threshold and abs(after - before) > _LEAST_JUMP * max(spread, 1.0):
             later = abs(after) > abs(before)
             rows = series.row[own[split:]] if later else series.row[own[:split]]
-            chance = float(special.erfc(abs(after - before) / error / np.sqrt(2)))
-            found.append(Suspicion(rows, "jump: another level " + ("from here on" if later else "up to here"), chance))
+            word = "jump: another level " + ("from here on" if later else "up to here")
+            found.append(Suspicion(rows, word, float(special.erfc(z / np.sqrt(2))), z**2 / 2))
     return found
 
 
@@ -300,6 +359,24 @@ def _share(num_equal: int, num_pairs: int, usual: float, num_rows: int) -> float
 def _runs(wanted: Bool[np.ndarray, " entry"]) -> list[tuple[int, int]]:
     edges = np.flatnonzero(np.diff(np.concatenate([[0], wanted.astype(np.int8), [0]])))
     return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
+
+
+def _worse_than_usual(series: Series, misfit: Float[np.ndarray, " row"], rows: Int[np.ndarray, " some"]) -> float:
+    """How much farther from its neighbours a station is at some of its rows than at the others."""
+    others = series.place == series.place[rows[0]]
+    others[rows] = False
+    usual = float(np.nanmedian(misfit[others])) if others.any() else 1.0
+    return float(np.nanmean(misfit[rows])) / max(usual, 1e-300)
+
+
+def _mostly_equal(equal: Bool[np.ndarray, " entry"]) -> list[tuple[int, int]]:
+    """Runs of equal ones, joined where hardly any lie between that are not: faults of one of the two, made after it was copied."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in _runs(equal):
+        if joined and start - joined[-1][1] <= min(_LONGEST_BREAK, stop - start, joined[-1][1] - joined[-1][0]):
+            start = joined.pop()[0]
+        joined.append((start, stop))
+    return joined
 
 
 def _best_stretch(gains: Float[np.ndarray, " row"]) -> tuple[int, int, float]:
