@@ -276,16 +276,15 @@ def _judge(
             break
         stations.append(suspects[0])
         wrong[suspects[0].rows] = True
-    # Single rows that differ from their neighbours may be sound after all.
-    untrusted = wrong & ~(look.rows & ~spoiled)
+    # Single rows that differ from their neighbours may be sound after all, and then tell how large errors are; of others they tell nothing.
+    sound = ~wrong | (look.rows & ~spoiled)
     for _ in range(_ROUNDS):
-        weighed = _weighed(
-            fitted, rows, values, expected, (place, series.ticks), ~wrong | look.rows & ~untrusted, look.rows, rate
-        )
-        wrong = untrusted | weighed.alarms
-        wrong |= _mostly(wrong, place)
+        weighed = _weighed(fitted, rows, values, expected, (place, series.ticks), sound, look.rows, rate)
+        wrong |= weighed.alarms
+        wrong |= _mostly(weighed.alarms, place)
+        sound &= ~(weighed.alarms | _mostly(weighed.alarms, place))
         expected = _expectations(fitted, rows, place, wrong)
-    weighed = _weighed(fitted, rows, values, expected, (place, series.ticks), ~wrong, look.rows, rate)
+    weighed = _weighed(fitted, rows, values, expected, (place, series.ticks), sound, look.rows, rate)
 
     found.mean[checked], found.sd[checked] = fitted.translation.target.moments(weighed.mean, weighed.sd)
     found.probability[checked] = np.minimum(found.probability[checked], weighed.probability)
@@ -348,11 +347,11 @@ def _weighed(
     looks = [_as_wide_as_errors(look, values, trusted, groups) for look in expected]
     right, slopes = _set_right(fitted, rows, np.asarray(rows.values)[trusted])
     undone = [np.abs(right - look.mean[:, None]) / look.sd[:, None] for look in looks]
-    errors = []
+    errors, never = [], []
     for look, distance in zip(looks, undone, strict=True):
         telling = trusted & ~(far & np.any(distance <= _AGREES, axis=1))
         errors.append(Errors.of(look.z(values)[telling], _COUNTED + float(np.mean(far[telling]))))
-    never = [_never_below_zero(fitted, rows, look, error, trusted) for look, error in zip(looks, errors, strict=True)]
+        never.append(_never_below_zero(fitted, rows, look, errors[-1], telling))
     probabilities = np.stack(
         [error.probability(look.z(values)) * rarer for error, look, rarer in zip(errors, looks, never, strict=True)]
     )

@@ -18,9 +18,9 @@ __all__ = ["MIDDLE", "Errors", "discoveries", "explained"]
 
 # The part of the errors that tells of the ends.
 _END = 0.1
-# Shapes of the ends, all as likely to begin with: from exponential ones, which mixtures of normals have, to such as have hardly a variance.
-# Scales by that of the middle.
-_SHAPES, _SCALES = np.linspace(0.0, 0.4, 9), np.geomspace(0.1, 5.0, 80)
+# Shapes of the ends, from exponential ones, which mixtures of normals have, to such as have hardly a variance; the usual shape of those
+# that were seen, by which they are believed before (exponentially); and scales by that of the middle.
+_SHAPES, _USUAL_SHAPE, _SCALES = np.linspace(0.0, 0.4, 17), 0.1, np.geomspace(0.1, 5.0, 80)
 # The median of the size of a standard normal.
 MIDDLE = 0.6744897501960817
 # How far out ends are looked up, by where they begin, and in how many steps: an error beyond is as good as impossible.
@@ -58,10 +58,10 @@ class Errors:
         inside = size[(size > begin) & (size <= most)]
         num_beyond = int(np.count_nonzero(size > max(most, begin)))
         shapes, scales = (each.ravel() for each in np.meshgrid(_SHAPES, _SCALES * scale))
-        log_likelihood = num_beyond * _log_beyond(max(most, begin) - begin, shapes, scales)
+        belief = num_beyond * _log_beyond(max(most, begin) - begin, shapes, scales) - shapes / _USUAL_SHAPE
         for one in inside:
-            log_likelihood += _log_density(float(one) - begin, shapes, scales)
-        weights = np.exp(log_likelihood - np.max(log_likelihood))
+            belief += _log_density(float(one) - begin, shapes, scales)
+        weights = np.exp(belief - np.max(belief))
         return cls(scale, begin, shapes, scales, weights / weights.sum())
 
     def probability(self, z: Float[np.ndarray, "*row"]) -> Float[np.ndarray, "*row"]:

@@ -36,7 +36,7 @@ _SHORTEST_SHIFT = 20
 # Natural log of the odds that a shift of dates or a jump must reach, beyond what the number of tries asks for.
 _LEAST_ODDS = 12.0
 # The mean square that values have once dates are right, at most, by that of a usual station, and by how much that is less than it was.
-_ABOUT_RIGHT, _BETTER = 2.0, 2.0
+_ABOUT_RIGHT, _BETTER = 2.0, 2.5
 # Rows on either side of a jump, and deviations by which levels must differ.
 _SHORTEST_LEVEL = 15
 _LEAST_JUMP = 2.0
