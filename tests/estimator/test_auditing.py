@@ -99,6 +99,18 @@ def test_a_dry_season_is_no_stuck_sensor() -> None:
     np.testing.assert_array_equal(found.rows, np.arange(200, 206) * 6 + 3)
 
 
+def test_whole_numbers_come_three_times_running_by_chance() -> None:
+    """Where hardly any neighbour reports whole numbers, three of them running had been a stuck sensor."""
+    rng = np.random.default_rng(3)
+    values = rng.normal(20.0, 4.0, (120, 9))
+    values[:, 4] = np.rint(values[:, 4])
+    values[50:53, 4] = 21.0
+    assert stuck(series_of(values)) == []
+    values[70:80, 4] = 23.0
+    (found,) = stuck(series_of(values))
+    assert set(np.arange(70, 80) * 9 + 4) <= set(found.rows)
+
+
 def test_chance_equals_are_no_copies() -> None:
     values = np.round(np.random.default_rng(1).normal(15.0, 2.0, (200, 8)), 1)
     assert copied(series_of(values), np.ones(values.size)) == []

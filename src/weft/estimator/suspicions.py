@@ -130,6 +130,7 @@ def stuck(series: Series) -> list[Suspicion]:
         own = (series.place[:-1] == series.place[start]) & follows & (series.value[:-1] == series.value[start])
         own[start:stop] = False
         again = _share(int(np.count_nonzero(own & equal)), int(own.sum()), usual, len(series.row))
+        again = max(again, _by_rounding(series.value[series.place == series.place[start]]))
         chance = again ** (stop - start) * len(series.row)
         if chance < _CHANCE:
             found.append(Suspicion(series.row[start : stop + 1], "stuck sensor", chance / len(series.row)))
@@ -348,6 +349,15 @@ def _nearest(
 
     distance = cKDTree(vectors(lon, lat)).query(vectors(wanted_lon, wanted_lat), k=[2 if skip_self else 1])[0]
     return distance[:, 0]
+
+
+def _by_rounding(values: Float[np.ndarray, " row"]) -> float:
+    """How often values that follow each other are equal because they are rounded: to the whole unit far more often than to a tenth."""
+    apart = np.diff(np.unique(values))
+    changes = np.abs(np.diff(values))
+    if len(apart) < 2 or not np.any(changes > 0):
+        return 0.0
+    return min(float(np.quantile(apart, 0.1) / (2 * np.median(changes[changes > 0]))), 0.5)
 
 
 def _share(num_equal: int, num_pairs: int, usual: float, num_rows: int) -> float:
