@@ -682,3 +682,28 @@ def test_degrees_called_x_and_y_are_asked_about() -> None:
     assert "if they are degrees, call them lon and lat" in said
     metres = table.assign(X=1e5 * table["X"], Y=1e5 * table["Y"], value=[1.5, 2.5, 3.5])
     assert "degrees" not in str(weft.survey(metres))
+
+
+def test_names_of_places_in_another_language_were_offered_as_a_covariate() -> None:
+    """In `estacion` each name is a place; in `suelo` it is not."""
+    table = pd.DataFrame(
+        {
+            "fecha": np.repeat(["2020-01-13", "2020-01-14", "2020-01-15"], 4),
+            "estacion": ["Lima", "Cusco", "Puno", "Ica"] * 3,
+            "suelo": ["sand", "clay", "clay", "sand"] * 3,
+            "latitud": [-12.05, -13.53, -15.84, -14.07] * 3,
+            "longitud": [-77.04, -71.97, -70.02, -75.73] * 3,
+            "temperatura": np.linspace(10.0, 20.0, 12),
+        }
+    )
+    said = str(weft.survey(table))
+    assert "column 'estacion' names each place" in said
+    assert "could be covariates: suelo" in said
+
+
+def test_coordinates_of_points_in_metres_are_space() -> None:
+    table = pd.DataFrame(
+        {"date": ["2020-01-13"] * 3, "POINT_X": [912e3, 955e3, 1002e3], "POINT_Y": [6.01e6, 6.2e6, 6.1e6]}
+    )
+    said = str(weft.survey(table.assign(OBJECTID=[1, 2, 3], value=[1.5, 2.5, 3.5])))
+    assert "'POINT_X' and 'POINT_Y' are named like coordinates and large, so in metres" in said

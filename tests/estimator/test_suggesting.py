@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 import weft
 from weft.estimator.precision import in_float64
+from weft.estimator.suggesting import squared_sums
 
 
 @in_float64
@@ -50,3 +51,20 @@ def test_what_cannot_be_suggested(fitted: weft.SpaceTimeGP) -> None:
         fitted.suggest(places, num=2)
     with pytest.raises(KeyError, match="table has no column 'elevation'"):
         fitted.suggest(places[["lon", "lat"]])
+
+
+def test_covariances_that_were_drawn_had_the_noise_of_drawing_for_a_gain() -> None:
+    """Over regions covariances are those of 200 draws: at 600 places that hardly know of each other, drawing added twice the truth."""
+    random = np.random.default_rng(12)
+    at = np.sort(random.uniform(0.0, 100.0, 600))
+    deviation = random.uniform(0.5, 2.0, 600)
+    truth = np.exp(-np.abs(at[:, None] - at) / 0.3) * np.outer(deviation, deviation)
+    draws = np.linalg.cholesky(truth) @ random.normal(size=(600, 200))
+    drawn = np.corrcoef(draws) * np.outer(deviation, deviation)
+    expected = np.sum(truth**2, axis=0)
+    np.testing.assert_allclose(squared_sums(truth, None), expected)
+    raw, found = np.sum(drawn**2, axis=0), squared_sums(drawn, 200)
+    assert np.median(raw / expected) > 1.4
+    # What is left is noise about the truth, not a share of all places.
+    assert abs(np.median(found / expected) - 1) < 0.05
+    assert expected[np.argmax(found)] > 0.8 * expected.max()

@@ -153,7 +153,10 @@ def guess_columns(table: Table, *, time_format: str | None = None) -> ColumnGues
         table, {name: column for name, column in columns.items() if name not in taken}, time_format
     )
     taken |= set(time_columns(table.names, time.columns[0]) if time else ())
-    station = _guess_station({name: column for name, column in columns.items() if name not in taken})
+    station = _guess_station(
+        {name: column for name, column in columns.items() if name not in taken},
+        [columns[name] for name in space.columns] if space else [],
+    )
     taken |= set(station.columns if station else ())
     taken |= set(find_easting_northing(numeric) or ())
     free = [name for name in numeric if name not in taken and not _is_row_number(name, columns[name])]
@@ -518,7 +521,7 @@ def _may_be_degrees(first: "pd.Series", second: "pd.Series") -> bool:
     return within and are_fine and any(np.any(np.abs(each) > 10) for each in values)
 
 
-def _guess_station(columns: "dict[str, pd.Series]") -> Guess | None:
+def _guess_station(columns: "dict[str, pd.Series]", where: "Sequence[pd.Series]") -> Guess | None:
     for name, column in columns.items():
         if (
             _words(name) & _STATION_WORDS
@@ -526,6 +529,14 @@ def _guess_station(columns: "dict[str, pd.Series]") -> Guess | None:
             and column.nunique() < max(len(column), 2)
         ):
             return Guess((name,), f"column {name!r} is named like a station and its values repeat")
+    # In another language: text that goes with places one to one, and comes again.
+    place = distinct_rows([np.asarray(column.astype(str)) for column in where])[1] if where else None
+    for name, column in columns.items():
+        if place is None or _is_numeric(column) or column.isna().any() or not is_category(column, name):
+            continue
+        num_both = len(distinct_rows([np.asarray(column.astype(str)), place])[0])
+        if column.nunique() == num_both == place.max() + 1 < len(column):
+            return Guess((name,), f"column {name!r} names each place")
     return None
 
 

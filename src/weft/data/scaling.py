@@ -47,7 +47,23 @@ _LATITUDE_WORDS = frozenset({"lat", "latitude", "latitud", "decimallatitude"})
 HEIGHT_WORDS = frozenset({"elevation", "elev", "altitude", "alt", "height", "dem", "z"})
 _PLANE = ("x", "y")
 # What may stand beside x and y in a name.
-_PLANE_WORDS = frozenset({"", "utm", "m", "coord", "coords", "coordinate", "metres", "meters", "proj"})
+_PLANE_WORDS = frozenset(
+    {
+        "",
+        "utm",
+        "m",
+        "coord",
+        "coords",
+        "coordinate",
+        "metres",
+        "meters",
+        "proj",
+        "point",
+        "centroid",
+        "pos",
+        "position",
+    }
+)
 # No map in degrees or kilometres is so wide, and none in metres so narrow.
 _FEWEST_METRES = 1000.0
 _UNIT = re.compile(r".*[\s_(\[](km|m|ft|feet|metres|meters)[)\]]?", re.IGNORECASE)

@@ -4,6 +4,7 @@
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 
 from weft.data.clock import Times
 from weft.data.tables import as_table, distinct_rows
@@ -11,11 +12,12 @@ from weft.estimator.columns import Measurements
 from weft.estimator.fitted import Fitted
 from weft.estimator.gridding import read_times
 from weft.inference.prediction import Marginals, Prediction
+from weft.inference.regional import AGGREGATE_DRAWS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["suggest"]
+__all__ = ["squared_sums", "suggest"]
 
 # Their covariance is held as a matrix.
 _MOST_PLACES = 5_000
@@ -54,16 +56,31 @@ def suggest(fitted: Fitted, at: Any, num: int, time: Any) -> "pd.DataFrame":
     nothing = Marginals(np.zeros(len(kept)), np.zeros(len(kept)))
     emission = fitted.posterior.emission(times, places, translation.row_extras(rows))
     noise = Prediction(nothing, emission).variance * translation.target.scale**2
+    num_draws = None if fitted.posterior.is_exact_over(times, places) else AGGREGATE_DRAWS
     chosen: list[int] = []
     before, after = [], []
     for _ in range(num):
-        gain = np.sum(covariance**2, axis=0) / (np.diagonal(covariance) + noise)
+        gain = squared_sums(covariance, num_draws) / (np.diagonal(covariance) + noise)
         gain[chosen] = -np.inf
         best = int(np.argmax(gain))
-        before.append(float(np.mean(np.diagonal(covariance))))
+        before.append(float(np.mean(np.diagonal(covariance))) if not after else after[-1])
         column = covariance[:, best]
         covariance = covariance - np.outer(column, column) / (column[best] + noise[best])
         chosen.append(best)
-        after.append(float(np.mean(np.diagonal(covariance))))
+        after.append(before[-1] - float(gain[best]) / len(kept))
     found = {name: column[chosen] for name, column in columns.items()}
     return pd.DataFrame({**found, "mean_variance_before": before, "mean_variance_after": after})
+
+
+def squared_sums(covariance: Float[np.ndarray, "place place"], num_draws: int | None) -> Float[np.ndarray, " place"]:
+    """Sums over places of the squares of each one's covariances; of covariances drawn, less what drawing adds to them.
+
+    A correlation r of n draws has variance (1 - r^2)^2 / n, and thousands of places that have nothing to do with each other would
+    add that up.
+    """
+    squares = covariance**2
+    if num_draws is None:
+        return np.sum(squares, axis=0)
+    variance = np.diagonal(covariance)
+    products = np.maximum(np.outer(variance, variance), 1e-300)
+    return np.sum(squares - products * np.maximum(1 - squares / products, 0.0) ** 2 / num_draws, axis=0)
