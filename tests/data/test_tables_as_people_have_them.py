@@ -20,6 +20,7 @@ import weft
 from weft.cli import main
 from weft.data.clock import UNIT_SECONDS, Clock, learn_clock
 from weft.data.files import read_table, write_table
+from weft.data.inspect import Guess, guess_columns
 from weft.data.tables import as_table
 from weft.project import Settings, survey_file
 
@@ -696,9 +697,9 @@ def test_names_of_places_in_another_language_were_offered_as_a_covariate() -> No
             "temperatura": np.linspace(10.0, 20.0, 12),
         }
     )
-    said = str(weft.survey(table))
-    assert "column 'estacion' names each place" in said
-    assert "could be covariates: suelo" in said
+    guesses = guess_columns(as_table(table, tuple(table.columns)))
+    assert guesses.station == Guess(("estacion",), "column 'estacion' names each place")
+    assert guesses.kinds == ("suelo",)
 
 
 def test_coordinates_of_points_in_metres_are_space() -> None:

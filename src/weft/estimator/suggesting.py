@@ -58,7 +58,8 @@ def suggest(fitted: Fitted, at: Any, num: int, time: Any) -> "pd.DataFrame":
     noise = Prediction(nothing, emission).variance * translation.target.scale**2
     num_draws = None if fitted.posterior.is_exact_over(times, places) else AGGREGATE_DRAWS
     chosen: list[int] = []
-    before, after = [], []
+    before: list[float] = []
+    after: list[float] = []
     for _ in range(num):
         gain = squared_sums(covariance, num_draws) / (np.diagonal(covariance) + noise)
         gain[chosen] = -np.inf
