@@ -31,6 +31,21 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     assert ended.stderr == ""
 
 
+def test_garbage_is_looked_for_less_often_in_a_process_of_its_own() -> None:
+    program = (
+        "import gc, sys\n"
+        "from weft.cli import main\n"
+        "before = gc.get_threshold()\n"
+        "main(['--version'])\n"
+        "assert gc.get_threshold() == before\n"
+        "sys.argv = ['weft', '--version']\n"
+        "main()\n"
+        "assert gc.get_threshold()[0] > 10 * before[0]\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_every_verb_has_help(run: Run) -> None:
     overview = run("--help")
     assert overview.status == 0

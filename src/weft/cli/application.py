@@ -5,6 +5,7 @@ Nothing heavy is imported until a verb runs, so that `weft --help` answers at on
 """
 
 import contextlib
+import gc
 import logging
 import os
 import sys
@@ -60,6 +61,9 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 
+# So many are made before garbage is looked for among them.
+_NEW_OBJECTS = 50_000
+
 _VERBS = {
     "Start here": (demo, init, check, run),
     "Step by step": (fit, predict, sample, update, info, report),
@@ -76,6 +80,9 @@ for place, (title, verbs) in enumerate(_VERBS.items()):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and give its exit status; standard error gets one sentence if it is not 0."""
     keep_compilations()
+    if arguments is None:
+        # A process of ours makes much that stays to its end; looking through it as often as Python does took a second of `weft demo`.
+        gc.set_threshold(_NEW_OBJECTS, *gc.get_threshold()[1:])
     try:
         with _remarks_shown():
             status = app(
