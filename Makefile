@@ -8,7 +8,7 @@ LOWEST := .venv-lowest
 CORE := tests/test_model.py tests/data/test_files.py tests/data/test_scaling.py tests/test_scores.py tests/trust/test_model_files.py \
 	tests/cli/test_help.py tests/report/test_page.py::test_text_from_data_in_a_picture_is_escaped_and_not_mathematics
 
-.PHONY: help demo test check format lint types imports tests docs pages tables release long lowest fuzz kill models bench clean
+.PHONY: help environments demo test check format lint types imports tests docs pages tables release long lowest fuzz kill models bench clean
 
 help:
 	@echo "make demo    fit real data and show what comes out"
@@ -32,6 +32,9 @@ $(INSTALLED): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[all]" --group dev
 	@touch $@
 
+# Both that CI needs: with `--jobs 2` one is installed beside the other.
+environments: $(INSTALLED) $(LOWEST)/.installed
+
 demo: $(INSTALLED)
 	$(BIN)/python -m weft demo
 
@@ -53,9 +56,10 @@ types: $(INSTALLED)
 imports: $(INSTALLED)
 	$(BIN)/lint-imports
 
-# Two processes on two cores: threads of BLAS beside them would only spin.
+# Two processes on two cores: threads of BLAS beside them would only spin. Numbers of 0.1 are compared by themselves: see tests/conftest.py.
 tests: $(INSTALLED)
 	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist worksteal tests/kept
 
 docs: $(INSTALLED)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -73,15 +77,18 @@ release: $(INSTALLED)
 
 long: $(INSTALLED)
 	WEFT_LONG=yes $(BIN)/pytest -m long
+	WEFT_LONG=yes $(BIN)/pytest -m long tests/kept
 
 lowest: $(LOWEST)/.installed
-	WEFT_TESTS_CHECK_SHAPES=no $(LOWEST)/bin/python -m pytest -q -W ignore::DeprecationWarning $(CORE)
+	WEFT_TESTS_CHECK_SHAPES=no OPENBLAS_NUM_THREADS=1 \
+	$(LOWEST)/bin/python -m pytest -q -n 2 --dist worksteal -W ignore::DeprecationWarning $(CORE)
 
+# Most of it is never imported here, so pip compiles none of it.
 $(LOWEST)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(LOWEST)
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(LOWEST)/bin/python .ci/lowest_versions.py > $(LOWEST)/lowest.txt
-	$(LOWEST)/bin/python -m pip install --quiet --constraint $(LOWEST)/lowest.txt --editable . --group core
+	$(LOWEST)/bin/python -m pip install --quiet --no-compile --constraint $(LOWEST)/lowest.txt --editable . --group core
 	@touch $@
 
 SEED ?= 1

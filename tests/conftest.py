@@ -14,6 +14,14 @@ from jaxtyping import install_import_hook
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
+# Tests compile much and run it a few times: compiled like this a program takes a fourth of the time, and is right but for other rounding.
+QUICKLY = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+)
+# Draws of 0.1 are those of its rounding: a run of these tests alone compiles as users do.
+AS_USERS_DO = pathlib.Path("tests", "kept")
+
 # What one worker has compiled, the other and the next run find again.
 CACHE = pathlib.Path(__file__).resolve().parents[1] / ".pytest_cache" / "jax"
 jax.config.update("jax_compilation_cache_dir", str(CACHE))
@@ -28,6 +36,14 @@ MOST_MAPS = 30_000
 MAPS = pathlib.Path("/proc/self/maps")
 
 SHARED_DATA = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """By the environment, so that processes started by tests have the same bits; before JAX first looks there."""
+    given = os.environ.get("XLA_FLAGS", "")
+    is_alone = all(str(AS_USERS_DO) in argument for argument in config.args)
+    if not is_alone and QUICKLY not in given:
+        os.environ["XLA_FLAGS"] = f"{given} {QUICKLY}".strip()
 
 
 @pytest.fixture(scope="session")

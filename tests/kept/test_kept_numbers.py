@@ -2,6 +2,7 @@
 """Numbers and files of version 0.1, held through every change of how the code is laid out."""
 
 import json
+import os
 import pathlib
 from collections.abc import Callable
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import weft
+from tests.conftest import QUICKLY
 from tests.estimator.tables import station_table
 from tests.kept import cases
 
@@ -42,6 +44,7 @@ def close(found: np.ndarray, kept: list, name: str, part: str) -> None:
 TAKES_LONG = {"by_parallel", "by_scan"}
 
 
+@pytest.mark.skipif(QUICKLY in os.environ.get("XLA_FLAGS", ""), reason="compiled as users do: pytest tests/kept")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.long] * (name in TAKES_LONG)) for name in sorted(cases.CASES)]
 )
