@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy import special
 
-from weft.data.missing import ValuesTally
+from weft.data.missing import ValuesTally, tally_values
 from weft.data.transforms import Transform, transform_named
 
 __all__ = ["Advice", "advise"]
@@ -56,7 +56,7 @@ def advise(
     place: Int[np.ndarray, " row"],
     values: Float[np.ndarray, " row"],
     step: float,
-    tally: ValuesTally,
+    tally: ValuesTally | None = None,
 ) -> Advice:
     """Advice for a target with values at places (by number) and times; `step` is the usual step between times.
 
@@ -68,6 +68,7 @@ def advise(
     (the profile likelihood of Box & Cox 1964, of differences); where there are zeros, which have no logarithm, the mildest. Where a quarter
     of the values are zeros, a likelihood for amounts that may be none.
     """
+    tally = tally_values(values) if tally is None else tally
     present = ~np.isnan(values)
     times, place, values = times[present], place[present], values[present]
     if len(values) == 0 or tally.lowest < 0 or values.min() == values.max():
