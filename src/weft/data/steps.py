@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from weft.data.clock import UNIT_SECONDS, Clock
-from weft.data.observations import REPEATS
 
 __all__ = ["MOST_ROWS_A_TIME", "suitable_step"]
 
@@ -46,6 +45,9 @@ def suitable_step(
     `by_rows` says that rows of which hardly two are at one place are modelled row by row, where times cost nothing. Else, of such rows
     spread evenly over a map and time, the next is a step of the cube root of their number away.
     """
+    # Observations load JAX, which nobody who only looks at a table waits for.
+    from weft.data.observations import REPEATS
+
     num_rows, distinct = len(times), np.unique(times)
     if num_rows < FEWEST_ROWS or num_rows > MOST_ROWS_A_TIME * len(distinct):
         return None
