@@ -36,6 +36,7 @@ class Processes(Executor):
         self._folder = tempfile.TemporaryDirectory(prefix="weft-pieces-", ignore_cleanup_errors=True)
         self._num_held = 0
         self._pool: concurrent.futures.ProcessPoolExecutor | None = None
+        self._workers: list[multiprocessing.process.BaseProcess] = []
 
     def hold(self, piece: Any) -> "_Spilled":
         path = pathlib.Path(self._folder.name) / f"{self._num_held}.pickle"
@@ -84,9 +85,11 @@ class Processes(Executor):
         lost: int | None = None
         try:
             # Processes are started here, as many as there are tasks for.
+            before = multiprocessing.active_children()
             with without_interrupts():
                 for number in numbers:
                     futures[number] = self._pool.submit(_run_spilled, function, *tasks[number])
+                self._workers += [process for process in multiprocessing.active_children() if process not in before]
             for number, future in futures.items():
                 try:
                     answers[number] = accepted(future.result())
@@ -108,6 +111,7 @@ class Processes(Executor):
         if lost is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
+            self._workers.clear()
         return lost
 
     def _stop(self) -> None:
@@ -115,8 +119,9 @@ class Processes(Executor):
         pool, self._pool = self._pool, None
         assert pool is not None
         # From Python 3.14 on there is `terminate_workers`.
-        for process in list((pool._processes or {}).values()):
+        for process in self._workers:
             process.terminate()
+        self._workers.clear()
         pool.shutdown(cancel_futures=True)
 
     def close(self) -> None:

@@ -173,10 +173,7 @@ def _alone(folder: str, name: str) -> Iterator[None]:
         if fcntl is not None and folder:
             with contextlib.suppress(OSError):
                 file = stack.enter_context((pathlib.Path(folder) / f"{name}.lock").open("w"))
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    fcntl.flock(file, fcntl.LOCK_EX)
+                fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
