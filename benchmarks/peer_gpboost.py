@@ -18,10 +18,17 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-FORWARD = {"identity": lambda y: y, "sqrt": np.sqrt, "log": np.log, "log1p": np.log1p}
+FORWARD = {
+    "identity": lambda y: y,
+    "sqrt": np.sqrt,
+    "fourth_root": lambda y: np.sqrt(np.sqrt(y)),
+    "log": np.log,
+    "log1p": np.log1p,
+}
 LOG_JACOBIAN = {
     "identity": lambda y: 0 * y,
     "sqrt": lambda y: -np.log(2 * np.sqrt(y)),
+    "fourth_root": lambda y: -np.log(4 * y**0.75),
     "log": lambda y: -np.log(y),
     "log1p": lambda y: -np.log1p(y),
 }
@@ -33,6 +40,8 @@ def moments(name: str, mean: np.ndarray, variance: np.ndarray) -> np.ndarray:
         return mean
     if name == "sqrt":
         return mean**2 + variance
+    if name == "fourth_root":
+        return mean**4 + 6 * mean**2 * variance + 3 * variance**2
     return np.exp(mean + variance / 2) - (1.0 if name == "log1p" else 0.0)
 
 
@@ -68,7 +77,8 @@ def main() -> None:
     seconds, processor_seconds = time.perf_counter() - begun, time.process_time() - begun_processor
     mean, variance = predicted["mu"] * scale + centre, predicted["var"] * scale**2
     # A root has no density at exactly zero, of which one set has one.
-    truth = np.maximum(test["value"].to_numpy(), 1e-3) if transform == "sqrt" else test["value"].to_numpy()
+    is_root = transform in ("sqrt", "fourth_root")
+    truth = np.maximum(test["value"].to_numpy(), 1e-3) if is_root else test["value"].to_numpy()
     log_density = (
         -0.5 * np.log(2 * np.pi * variance)
         - 0.5 * (FORWARD[transform](truth) - mean) ** 2 / variance

@@ -19,6 +19,8 @@ PAGES = (
     ROOT / "docs" / "benchmarks.md",
     ROOT / "docs" / "guide" / "more-than-one-machine.md",
     ROOT / "docs" / "guide" / "big-data.md",
+    ROOT / "docs" / "guide" / "counts.md",
+    ROOT / "docs" / "guide" / "promises.md",
 )
 # Others' tables: what is asked for there, and the score that is shown.
 PUBLISHED = {
@@ -288,6 +290,31 @@ def targets(results: list) -> list[str]:
     return lines
 
 
+def memory(results: dict) -> list[str]:
+    """What a process that answers for long had grown by at the end."""
+    calls, grown = results["calls"], results["megabytes_grown"]
+    return [
+        f"Over {calls:,} predictions the process grew by {grown['predictions']:.1f} MB, over {calls:,} values with gradients by "
+        f"{grown['values_and_gradients']:.1f} MB."
+    ]
+
+
+def likelihoods(results: list) -> list[str]:
+    """Fits under other likelihoods beside a Gaussian one of the same rows, quickest first."""
+    lines = []
+    for each in results:
+        found = each["likelihoods"]
+        ordered = sorted(found, key=lambda name: found[name]["fit"])
+        cells = [
+            f"{found[name]['fit']:.0f} s"
+            + ("" if name == "gaussian" else f" ({found[name]['fit'] / found['gaussian']['fit']:.1f})")
+            for name in ordered
+        ]
+        lines += [f"| | {' | '.join(f'`{name}`' for name in ordered)} |", "|---" * (len(ordered) + 1) + "|"]
+        lines += [f"| {each['table']} | {' | '.join(cells)} |"]
+    return lines
+
+
 def in_bold_if(best: bool, text: str) -> str:
     return f"**{text}**" if best else text
 
@@ -322,9 +349,22 @@ def main() -> int:
         "switches": by_switches(scale),
         "rain": rain(read_results("rain")),
         "targets": targets(read_results("targets")),
+        "likelihoods": likelihoods(read_results("likelihoods")),
+        "memory": memory(dict(read_results("memory"))),
         **{
             f"version of {name}": measured_with(name)
-            for name in ("published", "real", "wide", "whole_sets", "phases", "demo", "scale", "rain", "targets")
+            for name in (
+                "published",
+                "real",
+                "wide",
+                "whole_sets",
+                "phases",
+                "demo",
+                "scale",
+                "rain",
+                "targets",
+                "likelihoods",
+            )
         },
     }
     stale = []

@@ -82,7 +82,9 @@ class Timed(Executor):
         *columns: Sequence[Any],
         names: Sequence[str] | None = None,
         again: bool = False,
+        arrived: Callable[[int, Any], None] | None = None,
     ) -> list[Any]:
+        assert arrived is None
         found = self.inner.map(functools.partial(timed, function), *columns, names=names, again=again)
         self.seconds = [seconds for seconds, _, _ in found]
         self.processor_seconds = [seconds for _, seconds, _ in found]

@@ -42,6 +42,7 @@ SOURCE_OF = {page: source for source, page in CARRIED.items()}
 OPTIONS = "<!-- the estimator's options -->"
 LINK = re.compile(r"(\]\()(?!https?:|#)([^)#\s]+)(#[^)]*)?(\))")
 PICTURE = re.compile(r'<p>(<img alt="([^"]+)" src="[^"]+" ?/?>)</p>')
+PRIME = re.compile(r"<msup>(<mi>\w+</mi>)<mi>&#x02032;</mi></msup>")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 
 
@@ -102,7 +103,10 @@ def on_page_content(html: str, **_: Any) -> str:
     def as_mathml(found: re.Match[str]) -> str:
         display = "inline" if found[2] == "(" else "block"
         text = found[3].replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">")
-        return latex2mathml.converter.convert(text, display=display)
+        # A prime is raised as it is: as an exponent it would be a speck.
+        return PRIME.sub(
+            r"\1<mo lspace='0' rspace='0'>&#x02032;</mo>", latex2mathml.converter.convert(text, display=display)
+        )
 
     return PICTURE.sub(r"<figure>\1<figcaption>\2</figcaption></figure>", FORMULA.sub(as_mathml, html))
 

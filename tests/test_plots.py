@@ -103,8 +103,11 @@ def test_a_map_far_from_any_coast_has_names_to_orient_by(ax) -> None:
     assert cities_in_box((230.0, 42.0, 246.0, 50.0), 1)[0].name == "Seattle"
     assert 237 < cities_in_box((230.0, 42.0, 246.0, 50.0), 1)[0].longitude < 238
     assert cities_in_box((-150.0, -50.0, -130.0, -40.0), 6) == ()
+    # Seattle lies near the rim of the demo's box, which had no name at all.
+    assert [city.name for city in cities_in_box((-124.6, 47.1, -122.1, 49.0), 6)] == ["Seattle"]
     ax.set_xlim(9.0, 13.0)
     ax.set_ylim(45.5, 49.0)
     _draw_cities(ax)
     assert {text.get_text() for text in ax.texts} == {city.name for city in found}
+    assert all(text.get_ha() == ("right" if text.get_position()[0] > 12.2 else "left") for text in ax.texts)
     assert (ax.get_xlim(), ax.get_ylim()) == ((9.0, 13.0), (45.5, 49.0))

@@ -100,9 +100,12 @@ def test_notebooks_are_on_the_site_and_kept_without_outputs(notebook: pathlib.Pa
 
 
 def test_newcomers_questions_are_on_the_front_page(site: pathlib.Path) -> None:
+    """One click away, and the page shows an answer: what is printed, or a picture."""
     front = Page(site / "index.html")
     for name in QUESTIONS:
         assert f"how-to/{name}.html" in front.links
+        text = (ROOT / "docs" / "how-to" / f"{name}.md").read_text(encoding="utf-8")
+        assert "\n```text\n" in text or "\n![" in text, name
 
 
 def test_every_public_name_is_in_the_reference_with_an_example(site: pathlib.Path) -> None:

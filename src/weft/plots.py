@@ -89,6 +89,8 @@ class Plots:
         label = _with_units(fitted.roles.target, gp.units)
         ax.figure.colorbar(mesh, ax=ax, shrink=0.8, label=label if what == "mean" else f"deviation of {label}")
         ax.set(xlabel=across, ylabel=up, title=time_labels(clock, when)[0])
+        # Longitudes have as many as six characters, which meet in a small picture.
+        ax.locator_params(axis="x", nbins=5)
         return ax
 
     @in_float64
@@ -293,8 +295,11 @@ def _draw_cities(ax: "Axes") -> None:
     around = [effects.withStroke(linewidth=2.0, foreground="w", alpha=0.8)]
     for city in cities_in_box((west, south, east, north), _MOST_CITIES):
         ax.plot(city.longitude, city.latitude, "s", color="k", markersize=2.5)
-        at = (city.longitude + 0.012 * (east - west), city.latitude)
-        ax.text(*at, city.name, fontsize="x-small", va="center", clip_on=True, path_effects=around)
+        # Near the eastern rim there is no room for a name to the right.
+        side = -1 if city.longitude > west + 0.8 * (east - west) else 1
+        at = (city.longitude + side * 0.012 * (east - west), city.latitude)
+        towards = "left" if side > 0 else "right"
+        ax.text(*at, city.name, fontsize="x-small", va="center", ha=towards, clip_on=True, path_effects=around)
     ax.set_xlim(west, east)
     ax.set_ylim(south, north)
 

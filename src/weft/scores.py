@@ -23,6 +23,7 @@ __all__ = [
     "PairedDifference",
     "PitSummary",
     "RowScores",
+    "ScoresOfParts",
     "crps_from_quantiles",
     "crps_from_samples",
     "crps_from_weighted",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 COVERAGE_LEVELS = (0.50, 0.80, 0.90, 0.95)
+_FINE_BINS = 2**16
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2 * np.pi)
 _ROWS_AT_ONCE = 65_536
 
@@ -178,32 +180,84 @@ def summarise(scores: RowScores, target_sd: float | int | None = None) -> dict[s
     `target_sd` standardises: the deviation of the target where the model was fitted, or of these values if not given.
     A central interval covers a value whose PIT lies inside it.
     """
-    num_rows = len(scores.rows)
-    if num_rows == 0:
-        return dict.fromkeys(MEANINGS, np.nan) | {"num_rows": 0, "num_missing": scores.num_missing}
-    scale = float(np.std(scores.values)) if target_sd is None else float(target_sd)
-    rmse = float(np.sqrt(np.mean(scores.error**2)))
-    negative_log_density = -float(np.mean(scores.log_density))
-    pit = summarise_pit(scores.pit)
-    coverage = {
-        f"coverage_{100 * level:.0f}": float(np.mean(np.abs(scores.pit - 0.5) <= level / 2))
-        for level in COVERAGE_LEVELS
+    scale = float(np.std(scores.values)) if target_sd is None and len(scores.rows) else target_sd
+    return _named(_sums_of(scores), summarise_pit(scores.pit).max_deviation, scale, scores.num_missing)
+
+
+@final
+class ScoresOfParts:
+    """Scores of rows that come part by part and are not kept: the named numbers of all of them.
+
+    They are those of the rows together, but for the largest deviation of PIT values, which is known to one bin of 65,536.
+    """
+
+    def __init__(self) -> None:
+        self._sums: dict[str, float] = {}
+        self._pit_counts = np.zeros(_FINE_BINS, dtype=np.int64)
+        self._num_missing = 0
+
+    def add(self, scores: RowScores) -> None:
+        for name, value in _sums_of(scores).items():
+            self._sums[name] = self._sums.get(name, 0.0) + value
+        self._pit_counts += np.histogram(scores.pit[~np.isnan(scores.pit)], bins=_FINE_BINS, range=(0.0, 1.0))[0]
+        self._num_missing += scores.num_missing
+
+    @property
+    def num_rows(self) -> int:
+        return int(self._sums.get("num_rows", 0))
+
+    def summary(self, target_sd: float) -> dict[str, float | int]:
+        below = np.cumsum(self._pit_counts) / max(self._pit_counts.sum(), 1)
+        farthest = float(np.max(np.abs(below - np.arange(1, _FINE_BINS + 1) / _FINE_BINS)))
+        return _named(self._sums, farthest, target_sd, self._num_missing)
+
+
+def _sums_of(scores: RowScores) -> dict[str, float]:
+    """What adds up over rows."""
+    pit = scores.pit[~np.isnan(scores.pit)]
+    return {
+        "num_rows": float(len(scores.rows)),
+        "crps": float(np.sum(scores.crps)),
+        "log_density": float(np.sum(scores.log_density)),
+        "square": float(np.sum(scores.error**2)),
+        "size": float(np.sum(np.abs(scores.error))),
+        "error": float(np.sum(scores.error)),
+        **{_covered(level): float(np.sum(np.abs(scores.pit - 0.5) <= level / 2)) for level in COVERAGE_LEVELS},
+        "num_pit": float(len(pit)),
+        "pit": float(np.sum(pit)),
+        "pit_square": float(np.sum((pit - 0.5) ** 2)),
     }
+
+
+def _covered(level: float) -> str:
+    return f"coverage_{100 * level:.0f}"
+
+
+def _named(
+    sums: Mapping[str, float], pit_max_deviation: float, scale: float | int | None, num_missing: int
+) -> dict[str, float | int]:
+    num_rows = int(sums.get("num_rows", 0))
+    if num_rows == 0 or scale is None:
+        return dict.fromkeys(MEANINGS, np.nan) | {"num_rows": 0, "num_missing": num_missing}
+    rmse = float(np.sqrt(sums["square"] / num_rows))
+    negative_log_density = -sums["log_density"] / num_rows
+    pit_mean = sums["pit"] / sums["num_pit"] if sums["num_pit"] else np.nan
+    pit_variance = sums["pit_square"] / sums["num_pit"] - (pit_mean - 0.5) ** 2 if sums["num_pit"] else np.nan
     return {
         "num_rows": num_rows,
-        "num_missing": scores.num_missing,
-        "mean_crps": float(np.mean(scores.crps)),
+        "num_missing": num_missing,
+        "mean_crps": sums["crps"] / num_rows,
         "mean_negative_log_density": negative_log_density,
         "rmse": rmse,
-        "mae": float(np.mean(np.abs(scores.error))),
-        "bias": float(np.mean(scores.error)),
+        "mae": sums["size"] / num_rows,
+        "bias": sums["error"] / num_rows,
         "standardised_rmse": rmse / scale if scale > 0 else np.nan,
         # The density of y / scale is scale times that of y.
         "standardised_mean_negative_log_density": negative_log_density - float(np.log(scale)) if scale > 0 else np.nan,
-        **coverage,
-        "pit_mean": pit.mean,
-        "pit_dispersion": pit.dispersion,
-        "pit_max_deviation": pit.max_deviation,
+        **{_covered(level): sums[_covered(level)] / num_rows for level in COVERAGE_LEVELS},
+        "pit_mean": pit_mean,
+        "pit_dispersion": 12 * pit_variance,
+        "pit_max_deviation": pit_max_deviation,
     }
 
 

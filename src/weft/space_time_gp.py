@@ -56,6 +56,7 @@ from weft.estimator.summary import learning_text
 from weft.estimator.validation import cross_validate
 from weft.estimator.virtual_station import rows_at
 from weft.estimator.wide import regions_table, who_answers
+from weft.inference.kept_answers import answers_kept, beside
 from weft.inference.prediction import check_of
 from weft.inference.watching import tasks_shown
 from weft.likelihoods import RowExtras
@@ -109,46 +110,53 @@ def _timed(phase: Phase, *, anew: bool = False) -> Callable[[Callable[Taken, Ans
 class SpaceTimeGP(Options):
     """A Gaussian process of space and time, fitted to a table and answering with tables.
 
-    `time`, `space`, `target` and `covariates` name columns; several targets, `("tmin", "tmax")`, tell of each other wherever they go
-    together (`only` has each of them); a time may be in several, `("year", "month", "day")`. Values of the target
-    that are `missing`, such as -9999, mean there is none. Columns of longitude and latitude (or easting and northing)
-    are measured in kilometres, others of space in their standard deviations; one of text, categories or yes and no says of which
-    kind a place is, and each kind has a field of its own, as alike as is learned. `covariates` have linear effects, those of text,
-    categories or yes and no an effect for each level, shrunk as far as levels are alike; `{"ndvi": "local"}` lets a slope vary in
-    space (`slopes`). The target is transformed (`transform`: "log", "log1p", "sqrt", "fourth_root", "logit"), then standardised where the
-    likelihood allows, and answers come back in its own units.
+    Columns, by name:
 
-    `components`: "auto" starts from a slow and a fast one and keeps what small blocks of the table ask for and rows and places
-    left out gain by (a local component, rougher ones, seasons, levels of places); or some of "slow", "fast", "local", "yearly",
-    "weekly", "daily". `kernel` overrules it: a `weft.Separable` or a sum of them to start from, in these units: kilometres
-    and deviations, the times' unit (days for daily data), a target of variance 1.
-    `habits`: what places have of their own besides the field: "auto" looks for "level", "noise" and "shift" (dates off by whole
-    steps) and learns the tails of predictions from hidden rows, each kept where left-out rows gain, see `habits_`; or some of
-    these; or None.
-    `likelihood`: "gaussian", "student_t", "poisson", "negative_binomial", ... or an object.
-    `pseudo_points`: "auto" (every place up to 150 distinct ones, which is exact; else up to 100 a component, placed
-    greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix or
-    `weft.FourierFeatures` in the scaled coordinates. `learning_rows`: "auto" learns parameters from small parts of the table,
-    each modelled exactly, where all of it would take long (with covariates from stretches of the series); a number from about so
-    many rows, None from all; predictions always use all rows.
-    `regions`: "auto" lets regions of a wide table answer, blended without seams, each exactly or, where that takes long, up to a
-    twentieth of the noise, where the pseudo-points of one model would leave too much unexplained beside the noise (`regions_` lists
-    them); a number asks for so many, None for one model. `place_offsets` gives each place a level of its own where there are fewer
-    pseudo-points than places and it makes a difference.
-    `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more component.
-    `time_step` ("1D", "6h") puts times on a regular step; "auto" does where nearly every row has a time of its own and times decide
-    the cost, on one of a tenth of the usual time between two rows of a place (`binning_`); None never does. `time_format`
-    ("%d/%m/%Y", as in `strptime`) says how text spells times where that is not plain.
-    `noise_variance`, `exposure`, `trials`, `lower` and `upper` name columns; noise
-    variances are of the transformed target. A table to predict may lack these: its rows then have no noise of their
-    own, exposure 1, one trial and no limits. `area` names the column of areas that rows are means over, empty at places, and `areas`
-    says what they are: a file of polygons named by that column, or a table of points (or its file). `units` of the target are
-    written to gridded output.
+    - `time`; a time may be in several, `("year", "month", "day")`. `time_format` ("%d/%m/%Y", as in `strptime`) says how text spells times
+      where that is not plain. `time_step` ("1D", "6h") puts times on a regular step; "auto" does where nearly every row has a time of
+      its own and times decide the cost, on one of a tenth of the usual time between two rows of a place (`binning_`); None never does.
+    - `space`: longitude and latitude (or easting and northing) are measured in kilometres, others in their standard deviations; one of
+      text, categories or yes and no says of which kind a place is, and each kind has a field of its own, as alike as is learned.
+    - `target`; several, `("tmin", "tmax")`, tell of each other wherever they go together (`only` has each of them). Values that are
+      `missing`, such as -9999, mean there is none. `units` are written to gridded output.
+    - `covariates` have linear effects, those of text, categories or yes and no an effect for each level, shrunk as far as levels are
+      alike; `{"ndvi": "local"}` lets a slope vary in space (`slopes`). Covariates that vary in time make every row a place of its own,
+      with weights of rows x pseudo-points x 8 bytes.
+    - `noise_variance` (of the transformed target), `exposure`, `trials`, `lower` and `upper`, of each row. A table to predict may lack
+      these: its rows then have no noise of their own, exposure 1, one trial and no limits.
+    - `area`, of areas that rows are means over, empty at places; `areas` says what they are: a file of polygons named by that column, or
+      a table of points (or its file).
+
+    The model:
+
+    - `likelihood`: "gaussian", "student_t", "poisson", "negative_binomial", ... or an object. `transform` of the target: "log", "log1p",
+      "sqrt", "fourth_root", "logit"; it is then standardised where the likelihood allows, and answers come back in its own units.
+    - `components`: "auto" starts from a slow and a fast one and keeps what small blocks of the table ask for and rows and places
+      left out gain by (a local component, rougher ones, seasons, levels of places); or some of "slow", "fast", "local", "yearly",
+      "weekly", "daily". `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more.
+    - `kernel` overrules components: a `weft.Separable` or a sum of them to start from, in these units: kilometres and deviations, the
+      times' unit (days for daily data), a target of variance 1.
+    - `habits`: what places have of their own besides the field: "auto" looks for "level", "noise" and "shift" (dates off by whole
+      steps) and learns the tails of predictions from hidden rows, each kept where left-out rows gain, see `habits_`; or some of
+      these; or None. `place_offsets` gives each place a level of its own where there are fewer pseudo-points than places and it makes
+      a difference.
+    - `pseudo_points`: "auto" (every place up to 150 distinct ones, which is exact; else up to 100 a component, placed
+      greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix or
+      `weft.FourierFeatures` in the scaled coordinates. `power`: 0 is the variational bound, 1 FITC.
+    - `regions`: "auto" lets regions of a wide table answer, blended without seams, where the pseudo-points of one model would leave too
+      much unexplained beside the noise (`regions_` lists them): each exactly or, where that takes long, up to a twentieth of the noise;
+      a number asks for so many, None for one model.
+
+    The work:
+
+    - `learning_rows`: "auto" learns parameters from small parts of the table, each modelled exactly, where all of it would take long
+      (with covariates from stretches of the series); a number from about so many rows, None from all; predictions always use all rows.
+    - `max_iterations` of the search for parameters, the `engine` for linear algebra, and the `seed` of whatever is drawn.
+    - `progress`: "auto" is a line that changes, or one a minute in the log; "bar", "log" or None.
 
     `timings_` say what fitting and every question since took, by phase: seconds of the processors, seconds on the clock, memory.
 
     Rows without a value are kept, counted (`num_missing_`) and predicted; rows without a time or place are refused.
-    Covariates that vary in time make every row a place of its own, with weights of rows x pseudo-points x 8 bytes.
     """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
@@ -180,7 +188,8 @@ class SpaceTimeGP(Options):
         The table may also be a dask DataFrame, a Dataset on Dask, or the path of a file or of a folder of parquet files: workers then
         read it, and only the columns needed come here.
 
-        `checkpoint` names a file to go on from, with `resume`, after an interruption; `callback` sees each iteration.
+        `checkpoint` names a file to go on from, with `resume`, after an interruption; `callback` sees each iteration. Where regions answer,
+        what they have said is beside it until the fit ends, in a file whose name ends in `.regions`: none is asked twice.
         With a `client` (a `dask.distributed.Client`, or `weft.distributed.Processes`) parts to learn from and regions to answer are
         its workers' work; what is learned is the same, and so is this object.
         """
@@ -193,7 +202,8 @@ class SpaceTimeGP(Options):
                 raise ValueError("a fit of several targets cannot be resumed; start it again without resume")
             return self._fit_several(options, table, client, callback)
         named = self._roles()
-        with tasks_on(client), tasks_shown(self.progress):
+        answers = None if checkpoint is None else beside(checkpoint)
+        with tasks_on(client), tasks_shown(self.progress), answers_kept(answers, go_on=resume):
             seen = in_parts(table, *self._columns_of((named,)))
             how: dict[str, Any] = {
                 "checkpoint": checkpoint,

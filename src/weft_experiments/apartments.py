@@ -2,6 +2,7 @@
 """The paper's experiment on prices of flats: a separable and a sum-separable model at arbitrary places each day."""
 
 import dataclasses
+import functools
 import pathlib
 import time
 from collections.abc import Mapping
@@ -33,7 +34,17 @@ from weft_experiments.learning import (
 from weft_experiments.options import RunOptions
 from weft_experiments.originals.download import fetch_experiment
 from weft_experiments.originals.price_paid import read_paper_sales
-from weft_experiments.results import Results, check, checks_table, number, provenance, reading_section, say, table
+from weft_experiments.results import (
+    Results,
+    Steps,
+    check,
+    checks_table,
+    number,
+    provenance,
+    reading_section,
+    say,
+    table,
+)
 
 __all__ = ["measure", "page"]
 
@@ -110,7 +121,7 @@ def load(options: RunOptions) -> Sales:
 
 
 def measure(options: RunOptions) -> Results:
-    sales, limits = load(options), limits_of(options, 100)
+    sales, limits, steps = load(options), limits_of(options, 100), Steps("apartments", options)
     load_engine()
     count = (options.pseudo_points or ((QUICK_PSEUDO,) if options.quick else (NUM_PSEUDO,)))[0]
     rng = np.random.default_rng(options.seed)
@@ -119,18 +130,23 @@ def measure(options: RunOptions) -> Results:
     scale = Scale.of(sales.value[is_train])
     data = Observations(sales.day[is_train], sales.places[is_train], scale.standardise(sales.value[is_train]))
     points = place(data, count, method="kmeans", weights="rows", seed=options.seed)
-    rows, maps = [], []
-    for kernel in KERNELS:
+
+    def measured(kernel: str) -> Results:
+        """One of the paper's models: what it scores, and its map."""
         result, posterior = learn(make_model(start_kernel(*STARTS[kernel], 2, Matern32), points), data, limits)
         mean, variance = posterior.marginals(sales.day[~is_train], sales.places[~is_train])
-        noise_variance = noise_variance_of(posterior)
-        accuracy = scores(scale.standardise(sales.value[~is_train]), mean, variance, noise_variance)
-        rows.append({"kernel": kernel, "num_pseudo": len(points), **accuracy, **result})
-        maps.append(maps_of(sales, scale, posterior, points, kernel, options.output))
+        accuracy = scores(scale.standardise(sales.value[~is_train]), mean, variance, noise_variance_of(posterior))
         say(
             f"apartments: {kernel}: RMSE {accuracy['standardised_rmse']:.4f} after {result['seconds']:.0f} s ({result['message']})"
         )
-    beyond = beyond_the_paper(sales, is_train, scale)
+        return {
+            "row": {"kernel": kernel, "num_pseudo": len(points), **accuracy, **result},
+            "map": maps_of(sales, scale, posterior, points, kernel, options.output),
+        }
+
+    models = [steps.once(kernel, functools.partial(measured, kernel)) for kernel in KERNELS]
+    rows = [model["row"] for model in models]
+    beyond = beyond_the_paper(sales, is_train, scale, steps)
     return {
         "settings": {
             "max_iterations": limits.max_iterations,
@@ -143,19 +159,24 @@ def measure(options: RunOptions) -> Results:
         "num_test": int((~is_train).sum()),
         "num_days": len(data.times),
         "rows": rows,
-        "maps": maps,
+        "maps": [model["map"] for model in models],
         "beyond": beyond,
         "checks": checks(rows),
     }
 
 
-def beyond_the_paper(sales: Sales, is_train: Bool[np.ndarray, " row"], scale: Scale) -> list[dict[str, Any]]:
+def beyond_the_paper(
+    sales: Sales, is_train: Bool[np.ndarray, " row"], scale: Scale, steps: Steps
+) -> list[dict[str, Any]]:
     """The estimator on the same rows: with nothing chosen, and without each of what the paper does not have."""
     rows = pd.DataFrame(sales.places, columns=["lat", "lon"])
     rows["time"] = sales.first_date + pd.to_timedelta(sales.day, unit="D")
     rows["value"] = sales.value
     return [
-        {"name": name, **estimator_scores(rows[is_train], rows[~is_train], scale, chosen)}
+        {
+            "name": name,
+            **steps.once(name, functools.partial(estimator_scores, rows[is_train], rows[~is_train], scale, chosen)),
+        }
         for name, chosen in BEYOND.items()
     ]
 

@@ -34,6 +34,7 @@ __all__ = [
     "carry_out",
     "check",
     "checks_table",
+    "company",
     "number",
     "provenance",
     "reading_section",
@@ -47,6 +48,8 @@ Results = dict[str, Any]
 logger = logging.getLogger("weft")
 
 NUMBERS_FILE, PAGE_FILE, STEPS_FILE = "expected.json", "README.md", "steps.json"
+# The share of its own cores above which a run's times are its own, whatever runs on the others.
+UNDISTURBED = 0.95
 PACKAGES = ("numpy", "scipy", "jax", "numba", "equinox")
 
 
@@ -184,6 +187,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": processor_name(),
         "cores": num_processors(),
+        "all_cores": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None,
         "system": f"{platform.system()} {platform.machine()}",
     }
@@ -262,6 +266,23 @@ def reading_section(described: Results) -> list[str]:
     return [f"What was read:\n\n```text\n{described['reading']}\n```"]
 
 
+def company(measured: Results) -> list[str]:
+    """What else ran on the machine, and what share of its own processors the run had for itself."""
+    load = measured["load_before"]
+    if load is None or load <= 0.5:
+        return []
+    after = measured.get("load_after")
+    later = "" if after is None else f", {after:.1f} in its last quarter of an hour, itself included"
+    wanted = f"{load:.1f} processes wanted a processor when this began{later}"
+    cores, everything = measured["machine"]["cores"], measured["machine"].get("all_cores")
+    share = measured["processor_seconds"] / (cores * measured["seconds"])
+    if everything and cores < everything and share >= UNDISTURBED:
+        return [
+            f"It was held to {cores} of {everything} cores and had {share:.0%} of that for itself; other work ran on the rest ({wanted})."
+        ]
+    return [f"Other work was running on it ({wanted}), so times are upper limits and only their ratios say much."]
+
+
 def provenance(results: Results) -> str:
     """The last section of every page: how to run it again, on what it ran, how long, how much memory."""
     measured = results["measured"]
@@ -275,14 +296,7 @@ def provenance(results: Results) -> str:
         + (f", {memory / 1e9:.0f} GB" if memory else "")
         + f", {hardware['system']}.",
     ]
-    load = measured["load_before"]
-    if load is not None and load > 0.5:
-        after = measured.get("load_after")
-        later = "" if after is None else f", {after:.1f} in its last quarter of an hour, itself included"
-        lines.append(
-            f"Other work was running on it ({load:.1f} processes wanted a processor when this began{later}), "
-            "so times are upper limits and only their ratios say much."
-        )
+    lines.extend(company(measured))
     lines.append("Versions: " + ", ".join(f"{name} {version}" for name, version in measured["versions"].items()) + ".")
     lines.append(f"All numbers of this page are in [{NUMBERS_FILE}]({NUMBERS_FILE}), from which it is made.")
     return "## Where this was measured\n\n" + "\n".join(lines) + "\n"

@@ -27,11 +27,12 @@ class Deadly(Executor):
         *columns: Sequence[Any],
         names: Sequence[str] | None = None,
         again: bool = False,
+        arrived: Callable[[int, Any], None] | None = None,
     ) -> list[Any]:
         assert names is not None
         dies = [self.word in name for name in names]
         task = functools.partial(die_once, function, self.flag, os.getpid())
-        return self.inner.map(task, dies, *columns, names=names)
+        return self.inner.map(task, dies, *columns, names=names, arrived=arrived)
 
 
 def die_once(function: Callable[..., Any], flag: pathlib.Path, caller: int, dies: bool, *arguments: Any) -> Any:
@@ -62,10 +63,11 @@ class Failing(Executor):
         *columns: Sequence[Any],
         names: Sequence[str] | None = None,
         again: bool = False,
+        arrived: Callable[[int, Any], None] | None = None,
     ) -> list[Any]:
         assert names is not None
         fails = [self.word in name for name in names]
-        return self.inner.map(functools.partial(fail, function), fails, *columns, names=names)
+        return self.inner.map(functools.partial(fail, function), fails, *columns, names=names, arrived=arrived)
 
 
 def fail(function: Callable[..., Any], fails: bool, *arguments: Any) -> Any:

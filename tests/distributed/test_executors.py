@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tests.distributed.deadly import Deadly, die, over, root, slow, threads
+from tests.distributed.deadly import Deadly, die, die_once, over, root, slow, threads
 from weft.distributed import Processes, TaskError, executor_for
 from weft.inference.executor import Executor, Threads
 from weft.inference.watching import tasks_shown
@@ -46,6 +46,33 @@ def test_an_error_comes_back_as_a_sentence_that_names_the_task(executor):
     with pytest.raises(TaskError, match=r"^region 1, days 3 to 5 failed on a worker: -2 has no real root$"):
         executor.map(root, [4.0, -2.0], names=["region 0, days 1 to 2", "region 1, days 3 to 5"])
     assert executor.map(root, [4.0]) == [2.0]
+
+
+def test_what_is_done_again_is_one_call_a_worker(client, monkeypatch):
+    """Answers, errors and names are those of tasks, and Dask is given none."""
+    executor = executor_for(client)
+    held = [executor.hold(number) for number in (4.0, 9.0, 16.0, -1.0, 0.0)]
+    assert executor.map(threads, held) == [(1, 1)] * 5
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "map", None)
+        assert executor.map(root, held[2::-1], again=True) == [4.0, 3.0, 2.0]
+        assert executor.map(threads, held, again=True) == [(1, 1)] * 5
+        with pytest.raises(ZeroDivisionError):
+            executor.map(over, held, again=True)
+        with pytest.raises(TaskError, match=r"^region 2 failed on a worker: -1 has no real root$"):
+            executor.map(root, [held[0], held[1], held[3]], names=NAMES, again=True)
+    # Those without a piece of their own are tasks.
+    assert executor.map(root, [25.0, held[0], 36.0], again=True) == [5.0, 2.0, 6.0]
+
+
+def test_a_worker_that_dies_in_a_call_costs_it_its_tasks_only(client, tmp_path):
+    executor = executor_for(client)
+    held = [executor.hold(number) for number in (4.0, 9.0, 16.0)]
+    assert executor.map(root, held) == [2.0, 3.0, 4.0]
+    task = functools.partial(die_once, root, tmp_path / "died", os.getpid())
+    assert executor.map(task, [False, True, False], held, again=True) == [2.0, 3.0, 4.0]
+    assert (tmp_path / "died").exists()
+    assert executor.map(root, held, again=True) == [2.0, 3.0, 4.0]
 
 
 def test_what_an_optimiser_survives_keeps_its_type(executor):

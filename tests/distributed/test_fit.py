@@ -142,6 +142,15 @@ def test_regions_answer_on_workers_also_where_one_dies(local, client, tmp_path):
         assert_allclose(theirs, mine, rtol=1e-9, atol=1e-9)
 
 
+def test_regions_answer_the_same_to_the_bit_from_one_worker_and_from_two(local, client, addresses):
+    found = []
+    for count in (1, 2):
+        with tasks_on(OnDask(client, addresses[:count])):
+            found.append((answers(local), local.posterior_.log_evidence, local.posterior_.fitted_values()))
+    for one, two in zip(*found, strict=True):
+        assert_array_equal(one, two)
+
+
 @pytest.mark.long
 def test_regions_answer_the_same_to_the_bit_from_one_process_and_from_two(local):
     found = []

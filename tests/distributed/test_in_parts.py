@@ -396,6 +396,46 @@ def test_a_folder_is_looked_at_and_judged_without_being_read_as_a_whole(
     pd.testing.assert_frame_equal(found, expected, check_dtype=False, rtol=1e-6)
 
 
+def test_a_folder_is_filled_and_scored_file_by_file(folder, local, tmp_path, monkeypatch, capsys):
+    """Rows of a file are answered as those of the table, and no more than one file is in memory."""
+    monkeypatch.chdir(tmp_path)
+    local.save("model.weft")
+    filled, scored = local.fill(WHOLE.reset_index(drop=True)), local.score(WHOLE)
+
+    def never(*arguments):
+        raise AssertionError("the folder was read as a whole")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("weft.data.files.joined_parts", never)
+        assert main(["fill", "model.weft", "rows", "-o", "filled.parquet"]) == 0
+        assert f"filled {filled['filled'].sum():,} gaps" in capsys.readouterr().out
+        assert main(["score", "model.weft", "rows", "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)["scores"]
+    pd.testing.assert_frame_equal(pd.read_parquet("filled.parquet"), filled, check_dtype=False, rtol=1e-9)
+    for name, value in found["weft"].items():
+        # Of PIT values only which bin of 65,536 they are in is kept; rows without a value are not counted by file.
+        if name != "num_missing":
+            assert value == pytest.approx(scored[name], rel=1e-9, abs=2e-5 if name == "pit_max_deviation" else 1e-12), (
+                name
+            )
+    baselines = {name: float(summary["mean_crps"]) for name, summary in found.items() if name != "weft"}
+    assert baselines == pytest.approx({name: scored[f"mean_crps_{name}"] for name in baselines}, rel=1e-9)
+    assert len(baselines) >= 3
+    # Numbers of rows and places are those of the whole table, which takes all of it.
+    assert main(["score", "model.weft", "rows", "--rows", "scored.csv"]) == 0
+    assert len(pd.read_csv("scored.csv").query("model == 'weft'")) == found["weft"]["num_rows"]
+
+
+def test_a_folder_without_a_value_has_nothing_to_score(local, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    local.save("model.weft")
+    pathlib.Path("rows").mkdir()
+    for number in range(2):
+        TABLE.iloc[:5].assign(value=-99.0).to_parquet(f"rows/{number}.parquet", index=False)
+    assert main(["score", "model.weft", "rows"]) == 2
+    assert "no row has a value of 'value', so there is nothing to score" in capsys.readouterr().err
+
+
 def test_a_wrong_file_is_one_sentence_of_a_command_whose_workers_read_it(
     folder, nobody_reads_all, client, tmp_path, capsys
 ):

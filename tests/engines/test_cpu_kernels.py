@@ -9,8 +9,9 @@ from numba import njit
 from numpy.testing import assert_allclose
 
 from weft.engines.cpu import blas, blocks, triangular
-from weft.engines.cpu.blas import OPTIONS, ROUTINES, Factor
+from weft.engines.cpu.blas import ROUTINES, Factor
 from weft.engines.cpu.blocks import Frame, Structure
+from weft.engines.cpu.by_numba import OPTIONS
 from weft.engines.cpu.shelf import Shelf, aligned, make_aligned
 from weft.engines.cpu.triangular import BLOCK
 

@@ -2,6 +2,7 @@
 """The cpu engine under stress: failures, threads, processes, interrupts, its cache on disk."""
 
 import concurrent.futures
+import copy
 import dataclasses
 import logging
 import multiprocessing
@@ -25,9 +26,10 @@ from numpy.testing import assert_allclose
 
 from tests.engines import chains
 from tests.oracles import chain as oracle
-from weft.engines.cpu import CpuEngine, FilterFailure, Limits, compiled, interrupts, threads
-from weft.engines.cpu.blas import OPTIONS
-from weft.engines.cpu.inlined import inlined_options
+from weft.engines.cpu import CpuEngine, FilterFailure, Limits, by_numba, compiled, interrupts, machine_code, threads
+from weft.engines.cpu.by_numba import OPTIONS, inlined_options
+from weft.engines.cpu.rows import Observed
+from weft.engines.cpu.switches import Met, Switches, find_switches, make_switches
 from weft.state_space.chain import Rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -312,9 +314,9 @@ def test_watching_leaves_another_watcher_alone():
 
 
 def test_kernels_are_cached_where_the_user_can_write(tmp_path, monkeypatch):
-    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(tmp_path / "given"))
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "given"))
     assert compiled.cache_folder() == tmp_path / "given" / f"kernels-{compiled.source_digest()}"
-    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", "")
+    monkeypatch.delenv("NUMBA_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     assert compiled.cache_folder().is_relative_to(tmp_path / "cache")
     (tmp_path / "file").write_text("in the way")
@@ -326,8 +328,9 @@ def test_the_cache_is_found_again():
     """The kernels of this very process came from, or went to, the folder: a process after it does not compile."""
     compiled.kernels()
     folder = compiled.cache_folder()
-    names = {path.name.split("-")[0] for path in folder.rglob("*.nbi")}
-    assert {"filter.run_forward", "adjoint.run_backward"} <= names
+    assert compiled._is_kept(folder, "run_forward")
+    assert compiled._is_kept(folder, "run_backward")
+    assert not compiled._is_kept(folder, "run")
 
 
 def test_a_kernel_is_compiled_by_another_process_meanwhile(tmp_path, monkeypatch):
@@ -356,7 +359,7 @@ def test_a_kernel_is_compiled_by_another_process_meanwhile(tmp_path, monkeypatch
 @pytest.mark.skipif(compiled.fcntl is None, reason="files cannot be locked here")
 def test_processes_that_start_together_compile_a_kernel_once(tmp_path):
     """Another kernel waits for nobody, nor does anyone where there is no folder."""
-    folder, entered = str(tmp_path), []
+    folder, entered = tmp_path, []
 
     def enter(where, name):
         with compiled._alone(where, name):
@@ -368,7 +371,7 @@ def test_processes_that_start_together_compile_a_kernel_once(tmp_path):
         waiting.start()
         waiting.join(0.2)
         enter(folder, "run_backward")
-        enter("", "run_forward at once")
+        enter(None, "run_forward at once")
         assert entered == ["run_backward", "run_forward at once"]
     waiting.join(20)
     assert entered[2:] == ["run_forward"]
@@ -416,13 +419,70 @@ def test_what_kernels_inline_becomes_machine_code_within_them_alone(monkeypatch)
     assert not any(name.endswith("_twice") for name in made)
 
 
-def test_compiling_is_said_only_where_something_is_compiled(tmp_path, monkeypatch, capfd):
-    monkeypatch.setattr(compiled.numba.config, "CACHE_DIR", str(tmp_path))
-    for said in ("compiling the cpu engine, once on this machine", ""):
-        with compiled._loading():
-            made = compiled.numba.njit(cache=True)(_twice)
-            made.compile((compiled.numba.int64,))
-            made.compile((compiled.numba.float64,))
-        err = capfd.readouterr().err
-        assert err.count("compiling") == (1 if said else 0)
-        assert said in err
+@pytest.fixture
+def crowded():
+    """Rows of which some places are seen twice, and where it is told which rows change when."""
+    row_start, row_stop = np.array([0, 3, 6]), np.array([3, 6, 9])
+    place = np.array([0, 1, 2, 0, 1, 3, 0, 2, 3])
+    rng = np.random.default_rng(5)
+    observed = Observed(place, rng.normal(size=9), np.full(9, 1.5), rng.normal(size=4 * 2))
+    return observed, 2, Met(np.zeros(4, dtype=np.int64), np.zeros(4)), make_switches(row_start, row_stop, 2, 4)
+
+
+KINDS_OF_FIND = (Observed, int, Met, Switches)
+
+
+def found_by(find, crowded):
+    """What `find_switches` gives back and leaves behind."""
+    given = copy.deepcopy(crowded)
+    return find(*given), given
+
+
+@pytest.mark.skipif(not machine_code.may_be_kept(), reason="machine code is kept by numba here")
+def test_machine_code_that_was_kept_does_what_numba_does(tmp_path, monkeypatch, capfd, crowded):
+    """Said to be compiled once; after that it is there without numba, and what is cut short or of another kind is not run."""
+    monkeypatch.setattr(by_numba, "_notice", by_numba._Notice())
+    total, left = found_by(compiled._compile(tmp_path, find_switches, KINDS_OF_FIND, "q"), crowded)
+    assert "compiling the cpu engine, once on this machine" in capfd.readouterr().err
+    by_numba_total, by_numba_left = found_by(
+        by_numba.compile_by_numba(find_switches, KINDS_OF_FIND, str(tmp_path / "by numba")), crowded
+    )
+    assert total == by_numba_total > 0
+    jax.tree.map(np.testing.assert_array_equal, left, by_numba_left)
+    capfd.readouterr()
+    (path,) = tmp_path.glob("find_switches-*.code")
+    takes = machine_code.words_of(KINDS_OF_FIND, "q")
+    code = machine_code.MachineCode.read(path, takes)
+    again = compiled._compile(tmp_path, find_switches, KINDS_OF_FIND, "q")
+    assert "compiling" not in capfd.readouterr().err
+    assert found_by(again, crowded)[0] == total
+    observed, *others = crowded
+    with pytest.raises(TypeError, match="takes 1 dimensions of float64"):
+        again(observed._replace(value=observed.value.astype(np.float32)), *others)
+    with pytest.raises(TypeError, match="takes a Observed here; it is given a Met"):
+        again(others[1], *others)
+    assert machine_code.MachineCode.read(path, machine_code.words_of(KINDS_OF_FIND[1:], "q")) is None
+    assert machine_code.MachineCode.read(path, machine_code.words_of(KINDS_OF_FIND, "d")) is None
+    path.write_bytes(path.read_bytes()[:-1])
+    assert machine_code.MachineCode.read(path, takes) is None
+    assert machine_code.MachineCode.read(tmp_path / "nothing", takes) is None
+    assert code is not None
+    assert code.symbol
+
+
+def test_kernels_of_the_same_source_are_kept_by_names_of_their_own():
+    """Sweeps by switches are those of time by time with other functions in them: one must never be found in place of the other."""
+    kernels = [value for value in vars(compiled).values() if callable(value) and value.__name__.startswith("run_")]
+    assert len(kernels) == 7
+    assert len({kernel.__name__ for kernel in kernels}) == 7
+
+
+@pytest.mark.skipif(not machine_code.may_be_kept(), reason="machine code is kept by numba here")
+def test_who_finds_kernels_needs_no_numba():
+    compiled.kernels()
+    code = (
+        "import sys; from weft.engines.cpu import compiled; compiled.kernels(); "
+        "print(sorted({name.partition('.')[0] for name in sys.modules} & {'numba', 'cffi'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -11,10 +11,14 @@ from scipy import special
 
 import weft
 from tests.estimator.planted import weather, with_faults
-from weft.estimator.errors_of_rows import Errors, discoveries, explained
+from weft.estimator.auditing import _by_others
+from weft.estimator.errors_of_rows import Errors, discoveries, ends_beside_mistakes, explained, likelihood_ratios
+from weft.estimator.precision import in_float64
 from weft.estimator.screening import screened
 from weft.estimator.suspicions import (
+    MISTAKES,
     Series,
+    by_decimals,
     copied,
     following_worth,
     jumped,
@@ -113,16 +117,25 @@ def test_whole_numbers_come_three_times_running_by_chance() -> None:
 
 def test_chance_equals_are_no_copies() -> None:
     values = np.round(np.random.default_rng(1).normal(15.0, 2.0, (200, 8)), 1)
-    assert copied(series_of(values), np.ones(values.size)) == []
+    usual = np.ones(values.size)
+    assert copied(series_of(values), usual, lambda rows: usual) == []
     values[50:70, 5] = values[50:70, 1]
     misfit = np.ones((8, 200))
     # One station is noisy throughout, the other where it was copied.
     misfit[1], misfit[5, 50:70] = 5.0, 4.0
-    (found,) = copied(series_of(values), misfit.ravel())
+    asked = []
+
+    def misfit_without(rows: np.ndarray) -> np.ndarray:
+        asked.append(rows)
+        return misfit.ravel()
+
+    (found,) = copied(series_of(values), misfit.ravel(), misfit_without)
     np.testing.assert_array_equal(found.rows, np.arange(50, 70) * 8 + 5)
+    # Neither station tells how well the other fits where they are the same.
+    np.testing.assert_array_equal(np.sort(asked[0]), np.sort([day * 8 + k for day in range(50, 70) for k in (1, 5)]))
     # A fault made after it was copied parts it in two.
     values[63, 1] += 50.0
-    (found,) = copied(series_of(values), misfit.ravel())
+    (found,) = copied(series_of(values), misfit.ravel(), misfit_without)
     np.testing.assert_array_equal(found.rows, np.delete(np.arange(50, 70), 13) * 8 + 5)
 
 
@@ -196,6 +209,70 @@ def test_ends_of_errors_are_told_by_their_ends(num: int) -> None:
     z[: num // 100] = 60.0
     with_faults = Errors.of(z, 0.011)
     assert with_faults.probability(np.array([60.0]))[0] < 1e-3
+
+
+def test_decimals_tell_of_a_point_that_slipped() -> None:
+    rng = np.random.default_rng(14)
+    values = (
+        np.concatenate([rng.integers(11, 300, 600), np.round(rng.normal(50.0, 9.0, 200), 1)])
+        .astype(np.float32)
+        .astype(float)
+    )
+    place = np.repeat([0, 1, 2, 3], 200)
+    values[[5, 6, 7, 605]] = [7.8, 1530.0, 78.0, 4.83]
+    names = list(MISTAKES)
+    ratio = by_decimals(values, place)
+    small, large = (names.index(f"decimal point: 10 times too {word}") for word in ("small", "large"))
+    # One that measures whole numbers has no tenths, and one that measures tenths no hundredths.
+    assert ratio[5, small] > 50
+    assert ratio[605, small] > 20
+    # What ends in a nought has ten times as often been moved as come so.
+    assert 3 < ratio[6, large] < 30
+    assert ratio[7, small] < 1
+    assert np.all(ratio[:, names.index("sign")] == 1)
+    # Where decimals say nothing, neither do these.
+    nothing = by_decimals(rng.normal(size=1000) * np.pi, np.zeros(1000, dtype=int))
+    assert np.mean(nothing == 1) > 0.98
+    assert np.mean(nothing > 2) < 0.005
+
+
+@pytest.mark.parametrize("freedom", [3, 1000])
+def test_mistakes_do_not_pass_for_long_ends(freedom: int) -> None:
+    """A few decimal points among thousands of rows had told how large errors are, and so were nothing odd."""
+    rng = np.random.default_rng(13)
+    z = rng.standard_t(freedom, 4000)
+    shift = rng.uniform(5.0, 12.0, 4000)
+    slopes, near = np.ones((4000, 2)), np.zeros(4000, dtype=bool)
+
+    def accused(errors: np.ndarray) -> np.ndarray:
+        undone = np.abs(np.stack([errors - shift, errors + shift], axis=1))
+        ends = ends_beside_mistakes(errors, undone, slopes, near)
+        return explained(likelihood_ratios(ends, errors, undone, slopes), 0.01)
+
+    assert np.count_nonzero(accused(z)) <= 1
+    wrong = z.copy()
+    wrong[:24] += shift[:24] * np.repeat([1, -1], 12)
+    found = accused(wrong)
+    assert np.count_nonzero(found[24:]) <= 1
+    if freedom == 1000:
+        assert np.count_nonzero(found[:24]) >= 20
+
+
+def test_what_is_expected_of_a_row_does_not_know_its_value(gp: weft.SpaceTimeGP) -> None:
+    """Dividing a row's own factor out of an approximate posterior had left it in: a fault at one of Beijing's stations expected itself."""
+
+    @in_float64
+    def expected(table: pd.DataFrame) -> np.ndarray:
+        rows = gp.fitted_.read(table)
+        place = np.unique(table["station"], return_inverse=True)[1]
+        return np.stack([look.mean for look in _by_others(gp.fitted_, rows, place, np.zeros(len(table), dtype=bool))])
+
+    table = weather().iloc[:480]
+    changed = table.copy()
+    changed.iloc[100, changed.columns.get_loc("value")] += 30.0
+    before, after = expected(table), expected(changed)
+    np.testing.assert_allclose(after[:, 100], before[:, 100], rtol=1e-9)
+    assert np.abs(after - before).max() > 0.1
 
 
 def test_a_mistake_that_nobody_made_accuses_nobody() -> None:

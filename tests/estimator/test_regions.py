@@ -80,6 +80,23 @@ def test_they_are_listed_in_columns_people_know(table, cut_up):
     assert (found["lon"].abs() >= 164).all()
 
 
+@pytest.mark.parametrize("space", [("east", "north"), ("lon", "lat", "depth")])
+def test_metres_of_a_projection_and_depth_are_as_good_as_degrees(table, space):
+    """What is near is learned in the columns there are: regions answer as one model with the same parameters does."""
+    rng = np.random.default_rng(4)
+    east = 3.1e5 + 9e4 * np.mod(table["lon"], 360.0).sub(165)
+    rows = table.assign(east=east, north=4.2e6 + 1.1e5 * table["lat"], depth=rng.uniform(0, 300, len(table)))
+    arguments = ARGUMENTS | {"space": space, "components": ("slow", "fast"), "habits": None, "max_iterations": 0}
+    several, one = (weft.SpaceTimeGP(**arguments, regions=count).fit(rows[:220]) for count in (3, None))
+    found, expected = several.predict(rows[220:]), one.predict(rows[220:])
+    # Parameters are where learning would begin, with lengths of a part of the table.
+    assert np.sqrt(np.mean(((found["mean"] - expected["mean"]) / expected["sd"]) ** 2)) < 0.2
+    assert_allclose(found["sd"], expected["sd"], rtol=0.1)
+    assert several.regions_[list(space)].notna().all().all()
+    for name in space:
+        assert several.regions_[name].between(rows[name].min(), rows[name].max()).all()
+
+
 def test_updates_and_files_keep_them(table, cut_up, tmp_path):
     cut_up.save(tmp_path / "model.weft")
     again = weft.load(tmp_path / "model.weft")

@@ -8,16 +8,23 @@ from numpy.testing import assert_allclose
 
 import weft
 from weft.estimator.precision import in_float64
-from weft.estimator.suggesting import squared_sums
 
 
 @in_float64
-def brute_force(gp: weft.SpaceTimeGP, places: pd.DataFrame, day: pd.Timestamp) -> np.ndarray:
-    """Mean variance of the field over the places once each of them has been measured; what is measured does not matter."""
-    asked = places.assign(time=day)
+def brute_force(
+    gp: weft.SpaceTimeGP, places: pd.DataFrame, time: object, already: pd.DataFrame | None = None
+) -> np.ndarray:
+    """Mean variance of the field over the places once each of them has been measured, besides those that are already.
+
+    What is measured does not matter.
+    """
+    asked = places.assign(**{gp.time: time})
     found = []
     for k in range(len(places)):
-        measured = gp.fitted_.updated(gp.fitted_.read(asked.iloc[[k]].assign(value=17.0)))
+        seen = asked.iloc[[k]]
+        if already is not None and len(already):
+            seen = pd.concat([already[places.columns].assign(**{gp.time: time}), seen])
+        measured = gp.fitted_.updated(gp.fitted_.read(seen.assign(value=17.0)))
         rows = measured.translation
         read = gp.fitted_.read(asked.assign(value=1.0))
         latent = measured.posterior.marginals(rows.times(read), rows.places(read))
@@ -53,18 +60,23 @@ def test_what_cannot_be_suggested(fitted: weft.SpaceTimeGP) -> None:
         fitted.suggest(places[["lon", "lat"]])
 
 
-def test_covariances_that_were_drawn_had_the_noise_of_drawing_for_a_gain() -> None:
-    """Over regions covariances are those of 200 draws: at 600 places that hardly know of each other, drawing added twice the truth."""
-    random = np.random.default_rng(12)
-    at = np.sort(random.uniform(0.0, 100.0, 600))
-    deviation = random.uniform(0.5, 2.0, 600)
-    truth = np.exp(-np.abs(at[:, None] - at) / 0.3) * np.outer(deviation, deviation)
-    draws = np.linalg.cholesky(truth) @ random.normal(size=(600, 200))
-    drawn = np.corrcoef(draws) * np.outer(deviation, deviation)
-    expected = np.sum(truth**2, axis=0)
-    np.testing.assert_allclose(squared_sums(truth, None), expected)
-    raw, found = np.sum(drawn**2, axis=0), squared_sums(drawn, 200)
-    assert np.median(raw / expected) > 1.4
-    # What is left is noise about the truth, not a share of all places.
-    assert abs(np.median(found / expected) - 1) < 0.05
-    assert expected[np.argmax(found)] > 0.8 * expected.max()
+@pytest.mark.parametrize("width", [2.0, 20.0])
+def test_over_regions_suggestions_equal_brute_force(width: float) -> None:
+    """They had come from 200 draws: the order was chance where places tell about as much."""
+    rng = np.random.default_rng(3)
+    table = pd.DataFrame(
+        {"x": rng.uniform(0, 30, 240), "y": rng.uniform(0, 12, 240), "t": np.repeat(np.arange(8.0), 30)}
+    )
+    table["value"] = np.sin(table["x"] / 3) + np.cos(table["y"] / 2 + table["t"]) + 0.3 * rng.normal(size=240)
+    options = {"time": "t", "space": ("x", "y"), "target": "value", "max_iterations": 4, "progress": None}
+    gp = weft.SpaceTimeGP(**options, regions=4).fit(table)
+    places = pd.DataFrame({"x": 5 + width * rng.random(12), "y": 12 * rng.random(12)})
+    assert gp.fitted_.posterior.is_exact_over(
+        np.full(12, 5.0), gp.fitted_.translation.places(gp.fitted_.read(places.assign(t=5.0, value=0.0)))
+    ) == (width == 2.0)
+    found = gp.suggest(places, num=2, time=5.0)
+    for number in range(2):
+        after = brute_force(gp, places, 5.0, already=found.iloc[:number])
+        assert found[["x", "y"]].iloc[number].tolist() == places.iloc[int(np.argmin(after))].tolist()
+        assert_allclose(found["mean_variance_after"].iloc[number], np.min(after), rtol=1e-5)
+    assert found["mean_variance_before"].iloc[1] == found["mean_variance_after"].iloc[0]

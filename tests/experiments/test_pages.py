@@ -10,7 +10,7 @@ import pytest
 from weft_experiments import EXPERIMENTS
 from weft_experiments.options import RunOptions
 from weft_experiments.registry import experiment
-from weft_experiments.results import Steps, command, number, table
+from weft_experiments.results import Steps, command, company, number, table
 
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "experiments"
 
@@ -58,6 +58,21 @@ def test_a_run_goes_on_where_it_was_cut_off(tmp_path):
     other = Steps("ghcn", RunOptions(tmp_path, seed=4))
     assert other.once("a", lambda: work(5)) == {"number": 5}
     assert calls == [1, 3, 5]
+
+
+def test_a_page_says_what_else_ran_on_the_machine():
+    measured = {"load_before": 2.0, "load_after": 2.1, "seconds": 100.0, "processor_seconds": 98.0}
+    pinned = {**measured, "machine": {"cores": 1, "all_cores": 2}}
+    assert "held to 1 of 2 cores and had 98%" in company(pinned)[0]
+    # A run that shared its core, had the whole machine, or was measured before this was kept.
+    for shared in (
+        {**pinned, "processor_seconds": 60.0},
+        {**measured, "machine": {"cores": 2, "all_cores": 2}},
+        {**measured, "machine": {"cores": 1}},
+    ):
+        assert company(shared)[0].startswith("Other work was running on it")
+    assert company({**pinned, "load_before": 0.3}) == []
+    assert company({**pinned, "load_before": None}) == []
 
 
 def test_table_shows_numbers_for_a_reader():

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from tests.experiments.original_files import write_land_registry, write_noaa
-from weft_experiments import EXPERIMENTS, run
+from weft_experiments import EXPERIMENTS, apartments, run
 from weft_experiments.__main__ import main
 from weft_experiments.registry import experiment
 
@@ -78,16 +78,20 @@ def test_ghcn(tmp_path):
 
 def test_apartments(tmp_path):
     write_land_registry(tmp_path / "data")
-    results = results_of(
-        run(
-            "apartments",
-            quick=True,
-            data=tmp_path / "data",
-            output=tmp_path / "out",
-            pseudo_points=(6,),
-            max_iterations=2,
-        )
-    )
+    chosen = {"quick": True, "data": tmp_path / "data", "output": tmp_path / "out", "pseudo_points": (6,)}
+
+    def cut_off(*_):
+        raise RuntimeError("cut off")
+
+    # Cut off after the paper's two models, it learns neither again.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(apartments, "estimator_scores", cut_off)
+        with pytest.raises(RuntimeError, match="cut off"):
+            run("apartments", **chosen, max_iterations=2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(apartments, "learn", cut_off)
+        results = results_of(run("apartments", **chosen, max_iterations=2))
+    assert not (tmp_path / "out" / "steps.json").exists()
     assert results["num_train"] == results["num_test"] or results["num_train"] + 1 == results["num_test"]
     for row in results["rows"]:
         assert row["num_pseudo"] == 6

@@ -2,7 +2,9 @@
 """A posterior of regions against the dense Gaussian process over all rows, where both can be computed."""
 
 import gc
+import logging
 import pickle
+import re
 import weakref
 
 import numpy as np
@@ -15,6 +17,7 @@ from weft.inference.executor import Threads, running_on
 from weft.inference.reduced import MOST_UNEXPLAINED
 from weft.inference.regional import condition_regions
 from weft.inference.single import condition
+from weft.inference.watching import tasks_shown
 from weft.scores import crps_gaussian
 
 NOISE = 0.15
@@ -281,6 +284,16 @@ def test_one_and_two_threads_agree_to_the_bit(kind, share, request):
             found.append((*post.marginals(times, places), post.sample(times, places, num=3, seed=1), post.log_evidence))
     for one, two in zip(*found, strict=True):
         assert_array_equal(one, two)
+
+
+def test_how_far_regions_are_is_said_where_they_take_long(stations, caplog, monkeypatch):
+    monkeypatch.setattr("weft.inference.watching.SECONDS_BEFORE", 0.0)
+    post = condition_regions(model(), stations.data, num_regions=3)
+    with running_on(Threads(1)), caplog.at_level(logging.INFO, "weft"), tasks_shown("log"):
+        post.fitted_values()
+    said = [message for message in caplog.messages if "tasks done" in message]
+    assert len(said) == 2
+    assert re.match(r"1 of 3 tasks done, the last region 0, \d+ rows at times 0 to 11 about .* left", said[0])
 
 
 def test_regions_in_files_that_say_nothing_of_a_share_are_exact(stations):

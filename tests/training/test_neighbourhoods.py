@@ -97,7 +97,7 @@ def test_where_all_is_alike_nobody_has_anything_of_its_own(seed):
 
 def test_few_rows_have_no_neighbourhoods(two_halves, learned_at):
     data = two_halves.data
-    few = weft.Observations(data.row_times[:900], data.row_places[:900], data.values[:900])
+    few = weft.Observations(data.row_times[:700], data.row_places[:700], data.values[:700])
     assert find_neighbourhoods(learned_at, few) is None
 
 

@@ -41,6 +41,15 @@ def test_a_square_root_keeps_the_digits_of_the_small_entries() -> None:
     assert_allclose(root[1], 0.0, atol=0)
 
 
+def test_a_square_root_has_no_sign_to_choose() -> None:
+    """Draws of a seed differed between processors, whose routines give eigenvectors one sign or the other."""
+    covariance = np.array([[4.0, 1.2, -0.3], [1.2, 1.0, 0.2], [-0.3, 0.2, 0.25]])
+    of_correlations = square_root(covariance) / np.sqrt(np.diagonal(covariance))[:, None]
+    np.testing.assert_allclose(of_correlations, of_correlations.T, atol=1e-14)
+    assert np.linalg.eigvalsh(of_correlations).min() > 0
+    np.testing.assert_allclose(square_root(covariance) @ square_root(covariance).T, covariance, rtol=1e-13)
+
+
 def test_a_square_root_of_rounding_was_a_million_times_as_large() -> None:
     """A zero variance among covariances of 1e-13, as differences of numbers near 1000 leave them."""
     rounding = 1.1e-13 * np.array(

@@ -44,7 +44,7 @@ def fit_boosting(record: Record, periods: tuple[float, ...], generator: np.rando
 
     count = len(record.values)
     rows = np.sort(generator.choice(count, size=min(count, _ROWS_TO_LEARN), replace=False))
-    times, places = record.times[record.time_of_row[rows]], record.places[record.place[rows]]
+    times, places = record.row_times(rows), record.row_places(rows)
     features = boosting_features(record, times, places, periods, record.place[rows])
     # Every other row judges what the rest has learned; then all of them learn.
     options = {"objective": "regression_l1", "verbosity": -1, "seed": 0, "deterministic": True, "num_leaves": 63}

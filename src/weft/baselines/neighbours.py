@@ -49,13 +49,13 @@ def fit_neighbours(record: Record, num_neighbours: int, generator: np.random.Gen
     num_rows = len(record.values)
     rows = np.sort(generator.choice(num_rows, size=min(num_rows, ROWS_LEFT_OUT), replace=False))
     time = record.time_of_row[rows]
-    mean, distance = _average_neighbours(record, time, record.places[record.place[rows]], num_neighbours, rows)
+    mean, distance = _average_neighbours(record, time, record.row_places(rows), num_neighbours, rows)
     alone = np.isnan(mean)
     if alone.any():
         # Nobody else reported then: what is left is a neighbouring time, as in a prediction.
         other = np.where(time[alone] > 0, time[alone] - 1, np.minimum(time[alone] + 1, len(record.times) - 1))
         mean[alone], distance[alone] = _average_neighbours(
-            record, other, record.places[record.place[rows[alone]]], num_neighbours, rows[alone]
+            record, other, record.row_places(rows[alone]), num_neighbours, rows[alone]
         )
     residual = record.values[rows] - mean
     known = ~np.isnan(residual)
@@ -87,7 +87,7 @@ def _average_neighbours(
         rows = np.concatenate([np.arange(record.starts[slot], record.starts[slot + 1]) for slot in slots])
         level = np.repeat(np.arange(len(slots)), counts[start:stop])
         of_query = np.searchsorted(slots, time[queries])
-        tree = cKDTree(np.column_stack([record.places[record.place[rows]], apart * level]))
+        tree = cKDTree(np.column_stack([record.row_places(rows), apart * level]))
         # One more than needed, in case the row to leave out is among them.
         wanted = min(num_neighbours + 1, len(rows))
         distance, found = tree.query(np.column_stack([places[queries], apart * of_query]), k=np.arange(1, wanted + 1))

@@ -50,6 +50,12 @@ class Record:
     def time_of_row(self) -> Int[np.ndarray, " row"]:
         return np.repeat(np.arange(len(self.times)), np.diff(self.starts))
 
+    def row_times(self, rows: Int[np.ndarray, " some"]) -> Float[np.ndarray, " some"]:
+        return self.times[self.time_of_row[rows]]
+
+    def row_places(self, rows: Int[np.ndarray, " some"]) -> Float[np.ndarray, "some dim"]:
+        return self.places[self.place[rows]]
+
     def nearest_time(self, times: Float[np.ndarray, " query"]) -> Int[np.ndarray, " query"]:
         """The time itself where there is one, else the nearest, the earlier of two."""
         after = np.clip(np.searchsorted(self.times, times), 0, len(self.times) - 1)

@@ -68,7 +68,7 @@ def choose_neighbourhood(record: Record, generator: np.random.Generator) -> Neig
     known = apart[np.isfinite(apart) & (apart > 0)]
     distance = float(np.median(known)) if len(known) else 1.0
     rows = _some(record, _ROWS_TO_CHOOSE, generator)
-    times, places = record.times[record.time_of_row[rows]], record.places[record.place[rows]]
+    times, places = record.row_times(rows), record.row_places(rows)
     least, best = np.inf, None
     for factor in _SPEEDS:
         each = _neighbourhood(record, factor * distance / step)
@@ -111,7 +111,7 @@ class NearestRows(Baseline):
         mean = _weighted(distance, found, self.record.values)
         sd = self.bin_sd[np.searchsorted(self.bin_edges, distance[:, 0])]
         # Rows left out have neighbours on both sides; what waiting does beyond the last time, persistence knows.
-        gap = np.abs(times - self.record.times[self.record.time_of_row[found[:, 0]]])
+        gap = np.abs(times - self.record.row_times(found[:, 0]))
         waited = self.waiting.horizon_sd[np.searchsorted(self.waiting.horizon_edges, gap)]
         beyond = (times > self.record.times[-1]) | (times < self.record.times[0])
         return Forecast(mean, np.where(beyond, np.maximum(sd, waited), sd))
@@ -119,7 +119,7 @@ class NearestRows(Baseline):
 
 def fit_nearest_rows(record: Record, neighbourhood: Neighbourhood, generator: np.random.Generator) -> NearestRows:
     rows = _some(record, ROWS_LEFT_OUT, generator)
-    times, places = record.times[record.time_of_row[rows]], record.places[record.place[rows]]
+    times, places = record.row_times(rows), record.row_places(rows)
     distance, found = neighbourhood.near(times, places, _NEAREST, rows)
     residual = record.values[rows] - _weighted(distance, found, record.values)
     edges, sd = sd_by(distance[:, 0], residual, record.values)
@@ -192,12 +192,11 @@ def fit_kriging(
 ) -> LocalKriging:
     """What is kriged is what the cycle of `climatology`, fitted to the same rows, leaves."""
     periods, cycle = climatology.periods, climatology.cycle
-    row_times = record.times[record.time_of_row]
     anomalies = record.values - (cycles(record.times, periods) @ cycle)[record.time_of_row]
     rows = _some(record, _ROWS_TO_CHOOSE, generator)
     nugget, sill, reach = _variogram(record, neighbourhood, anomalies, rows, generator)
     kriging = LocalKriging(record, neighbourhood, periods, cycle, anomalies, nugget, sill, reach)
-    mean, sd = kriging.krige(row_times[rows], record.places[record.place[rows]], rows)
+    mean, sd = kriging.krige(record.row_times(rows), record.row_places(rows), rows)
     known = sd > 0
     if not known.any():
         return kriging
@@ -213,7 +212,7 @@ def _variogram(
     generator: np.random.Generator,
 ) -> tuple[float, float, float]:
     """Nugget, sill and reach, by least squares on half the mean squared difference of pairs, near ones and any."""
-    times, places = record.times[record.time_of_row[rows]], record.places[record.place[rows]]
+    times, places = record.row_times(rows), record.row_places(rows)
     distance, found = neighbourhood.near(times, places, _KRIGED, rows)
     others = generator.integers(len(record.values), size=(len(rows), _KRIGED))
     points = neighbourhood.tree.data

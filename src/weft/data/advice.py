@@ -129,13 +129,20 @@ def _best_of_left_out(
     return tuple(name for name, worse in zip(names, is_worse, strict=True) if not worse)
 
 
+def _in_order(
+    times: Float[np.ndarray, " row"], place: Int[np.ndarray, " row"], values: Float[np.ndarray, " row"], step: float
+) -> tuple[Float[np.ndarray, " row"], Bool[np.ndarray, " pair"]]:
+    """Values place after place, and which pairs of neighbours are of one place, one usual step (or less) apart."""
+    order = np.lexsort((times, place))
+    gap = np.diff(times[order])
+    return values[order], (np.diff(place[order]) == 0) & (gap > 0) & (gap <= 1.01 * step)
+
+
 def _triples(
     times: Float[np.ndarray, " row"], place: Int[np.ndarray, " row"], values: Float[np.ndarray, " row"], step: float
 ) -> Float[np.ndarray, "3 triple"]:
     """Values before, at and after a time at one place, one usual step (or less) apart."""
-    order = np.lexsort((times, place))
-    gap, value = np.diff(times[order]), values[order]
-    near: Bool[np.ndarray, " pair"] = (np.diff(place[order]) == 0) & (gap > 0) & (gap <= 1.01 * step)
+    value, near = _in_order(times, place, values, step)
     middle = np.flatnonzero(near[:-1] & near[1:]) + 1
     middle = middle[:: max(1, len(middle) // _MOST_TRIPLES)]
     return np.stack([value[middle - 1], value[middle], value[middle + 1]])
@@ -205,9 +212,7 @@ def _neighbours(
     times: Float[np.ndarray, " row"], place: Int[np.ndarray, " row"], values: Float[np.ndarray, " row"], step: float
 ) -> tuple[Float[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
     """Positive values that follow each other at a place, one usual step (or less) apart."""
-    order = np.lexsort((times, place))
-    gap, value = np.diff(times[order]), values[order]
-    near: Bool[np.ndarray, " pair"] = (np.diff(place[order]) == 0) & (gap > 0) & (gap <= 1.01 * step)
+    value, near = _in_order(times, place, values, step)
     near &= (value[:-1] > 0) & (value[1:] > 0)
     return value[:-1][near], value[1:][near]
 

@@ -64,11 +64,6 @@ class Binning:
     is_chosen: bool = False  # by nobody who was asked
 
     @property
-    def num_merged(self) -> int:
-        """How many distinct times are no longer distinct."""
-        return self.num_times_before - self.num_times_after
-
-    @property
     def message(self) -> str:
         chosen = ". Nearly every row had a time of its own; time_step=None leaves it" if self.is_chosen else ""
         return (

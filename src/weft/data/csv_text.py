@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Bool
 
-from weft.data.headers import BLANKS, Header, find_header, is_names
+from weft.data.headers import BLANKS, Header, find_header, is_names, refuse_repeated
 from weft.data.number_text import LEADING_ZERO, MISSING_WORDS, is_missing_word
 
 if TYPE_CHECKING:
@@ -307,10 +307,7 @@ def _sniff(head: str, separator: str, path: pathlib.Path) -> tuple[list[str], st
             f"{str(path)!r} has no names of columns: its first line is {separator.join(names)[:60]!r}; write a line of names "
             f"above it, such as {separator.join(['date', 'lat', 'lon', 'value'])!r}"
         )
-    stripped = [_bare(name) for name in names]
-    repeated = sorted({name for name in stripped if stripped.count(name) > 1})
-    if repeated:
-        raise ValueError(f"{str(path)!r} has more than one column named {repeated[0]!r}; rename all but one")
+    refuse_repeated([_bare(name) for name in names], path)
     columns = {name: [row[k].strip() for row in sample if k < len(row)] for k, name in enumerate(names)}
     texts = [
         name

@@ -4,11 +4,12 @@
 import collections
 import csv
 import dataclasses
+import pathlib
 import re
 from collections.abc import Iterable, Sequence
 from typing import final
 
-__all__ = ["BLANKS", "Header", "find_header", "is_names", "is_number", "is_unit_row"]
+__all__ = ["BLANKS", "Header", "find_header", "is_names", "is_number", "is_unit_row", "refuse_repeated"]
 
 # Any number of blanks between two fields; the others are single characters.
 BLANKS = " "
@@ -45,6 +46,12 @@ def is_names(fields: Sequence[str]) -> bool:
     """Whether a line may be one of column names: there are some, and not all are numbers or times."""
     given = [field.strip() for field in fields if field.strip()]
     return bool(given) and not all(is_number(field) or _TIME.fullmatch(field) for field in given)
+
+
+def refuse_repeated(names: Sequence[str], path: pathlib.Path) -> None:
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"{str(path)!r} has more than one column named {repeated[0]!r}; rename all but one")
 
 
 def is_unit_row(first: Sequence[str], others: Sequence[Sequence[str]]) -> bool:

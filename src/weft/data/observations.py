@@ -330,6 +330,14 @@ def numbers_per_row(
     return array
 
 
+def places_of_rows(
+    data: Observations, num_columns: int
+) -> tuple[Float[np.ndarray, "place column"], Int[np.ndarray, " row"]]:
+    """Places that differ in their first columns, in lexicographic order, and which of them each row is at."""
+    places, number = distinct_places(data.places[:, :num_columns])
+    return places, number[data.grouping.place_of_row]
+
+
 def places_repeat(data: Observations | Outline) -> bool:
     """Whether places are seen again and again, as stations are; else nearly every row is at a place of its own."""
     return data.num_rows >= REPEATS * len(data.places)

@@ -45,7 +45,7 @@ def _polygons(geometry: Mapping[str, Any]) -> Iterator[list[Float[np.ndarray, "c
 
 
 def _is_inside(
-    rings: Sequence[Float[np.ndarray, "corner 2"]], x: Float[np.ndarray, " place"], y: Float[np.ndarray, " place"]
+    rings: Sequence[Float[np.ndarray, "_ 2"]], x: Float[np.ndarray, " place"], y: Float[np.ndarray, " place"]
 ) -> Bool[np.ndarray, " place"]:
     """Whether a line to the east crosses the rings an odd number of times."""
     inside = np.zeros(len(x), dtype=bool)

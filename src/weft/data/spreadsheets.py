@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from weft.data.headers import is_names, is_unit_row
+from weft.data.headers import is_names, is_unit_row, refuse_repeated
 from weft.extras import require
 
 if TYPE_CHECKING:
@@ -65,9 +65,7 @@ def _table(rows: Sequence[Sequence[Any]], start: int, path: pathlib.Path) -> "pd
         said = next(_text(cell) for cell in above[0] if _text(cell))
         logger.info("%r has lines above names of columns, passed over; the first is %r", str(path), said[:60])
     names = [_text(cell) or f"column {k + 1}" for k, cell in enumerate(rows[start][:width])]
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise ValueError(f"{str(path)!r} has more than one column named {repeated[0]!r}; rename all but one")
+    refuse_repeated(names, path)
     body = [row for row in rows[start + 1 :] if any(_text(cell) for cell in row)]
     if len(body) > 2 and is_unit_row(
         [_text(cell) for cell in body[0][:width]], [[_text(c) for c in r] for r in body[1:200]]

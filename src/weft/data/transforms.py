@@ -7,8 +7,8 @@ they have closed forms for all but the logit, which takes quadrature.
 
 import abc
 import dataclasses
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Callable, Sequence
+from typing import Literal, final
 
 import numpy as np
 from jaxtyping import Float
@@ -18,15 +18,15 @@ from weft.data.tables import name_rows
 
 __all__ = [
     "TRANSFORMS",
-    "FourthRoot",
     "Identity",
     "Log",
     "Log1p",
     "Logit",
-    "Sqrt",
+    "Root",
     "Transform",
     "check_levels",
     "log_density",
+    "log_density_by",
     "quantiles",
     "transform_named",
 ]
@@ -70,9 +70,9 @@ class Transform(abc.ABC):
     ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
         """Mean and variance of inverse(z) for z ~ N(mean, sd^2)."""
 
-    @abc.abstractmethod
     def lowest(self) -> float | None:
         """A value that has a probability of its own, because the inverse is flat there; None where there is none."""
+        return None
 
     def check(self, values: Float[np.ndarray, " row"], name: str) -> None:
         """Raise ValueError naming the rows outside the domain; NaN is missing, not outside."""
@@ -108,9 +108,6 @@ class Identity(Transform):
     ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
         return mean, sd**2
 
-    def lowest(self) -> float | None:
-        return None
-
 
 @final
 @dataclasses.dataclass(frozen=True)
@@ -137,9 +134,6 @@ class Log(Transform):
     ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
         expected = np.exp(mean + sd**2 / 2)
         return expected, np.expm1(sd**2) * expected**2
-
-    def lowest(self) -> float | None:
-        return None
 
 
 @final
@@ -180,77 +174,48 @@ class Log1p(Transform):
         return 0.0
 
 
-def _moments_of_power(
-    mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"], power: int
-) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-    """Mean and variance of max(z, 0)^power, by moments of a rectified Gaussian: M_k = mean M_(k-1) + (k - 1) sd^2 M_(k-2) from M_2 on."""
-    certain = sd == 0
-    scale = np.where(certain, 1.0, sd)
-    above = special.ndtr(mean / scale)
-    density_at_zero = np.exp(-0.5 * (mean / scale) ** 2 - _LOG_ROOT_TWO_PI)
-    found = [above, mean * above + scale * density_at_zero]
-    for order in range(2, 2 * power + 1):
-        found.append(mean * found[-1] + (order - 1) * scale**2 * found[-2])
-    # Far below zero all are differences of nearly equal terms; what is left there is rounding.
-    expected = np.where(certain, np.maximum(mean, 0.0) ** power, np.maximum(found[power], 0.0))
-    return expected, np.where(certain, 0.0, np.maximum(found[2 * power] - found[power] ** 2, 0.0))
-
-
 @final
 @dataclasses.dataclass(frozen=True)
-class Sqrt(Transform):
-    """Square root of y; y = max(z, 0)^2, because a plain square is not monotone. Zero has the probability of z <= 0."""
+class Root(Transform):
+    """y = max(z, 0)^power, a power of two: a plain square is not monotone. Zero has the probability of z <= 0.
 
-    name = "sqrt"
+    The fourth root lies between the square root and the logarithm.
+    """
+
+    power: Literal[2, 4]
     domain = "zero or positive"
+
+    @property
+    def name(self) -> str:
+        return {2: "sqrt", 4: "fourth_root"}[self.power]
 
     def allows(self, values: Float[np.ndarray, " row"]) -> np.ndarray:
         return np.isfinite(values) & (values >= 0)
 
     def forward(self, values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        return np.sqrt(values)
+        return np.sqrt(values) if self.power == 2 else np.sqrt(np.sqrt(values))
 
     def inverse(self, transformed: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        return np.maximum(transformed, 0.0) ** 2
+        return np.maximum(transformed, 0.0) ** self.power
 
     def log_jacobian(self, values: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
         with np.errstate(divide="ignore"):
-            return -np.log(2.0) - 0.5 * np.log(values)
+            return -np.log(self.power) - (1 - 1 / self.power) * np.log(values)
 
     def moments(
         self, mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
     ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-        return _moments_of_power(mean, sd, 2)
-
-    def lowest(self) -> float | None:
-        return 0.0
-
-
-@final
-@dataclasses.dataclass(frozen=True)
-class FourthRoot(Transform):
-    """Fourth root of y, between the square root and the logarithm: y = max(z, 0)^4, and zero has the probability of z <= 0."""
-
-    name = "fourth_root"
-    domain = "zero or positive"
-
-    def allows(self, values: Float[np.ndarray, " row"]) -> np.ndarray:
-        return np.isfinite(values) & (values >= 0)
-
-    def forward(self, values: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        return np.sqrt(np.sqrt(values))
-
-    def inverse(self, transformed: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
-        return np.maximum(transformed, 0.0) ** 4
-
-    def log_jacobian(self, values: Float[np.ndarray, " row"]) -> Float[np.ndarray, " row"]:
-        with np.errstate(divide="ignore"):
-            return -np.log(4.0) - 0.75 * np.log(values)
-
-    def moments(
-        self, mean: Float[np.ndarray, " row"], sd: Float[np.ndarray, " row"]
-    ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-        return _moments_of_power(mean, sd, 4)
+        """By moments of a rectified Gaussian: M_k = mean M_(k-1) + (k - 1) sd^2 M_(k-2) from M_2 on."""
+        power, certain = self.power, sd == 0
+        scale = np.where(certain, 1.0, sd)
+        above = special.ndtr(mean / scale)
+        density_at_zero = np.exp(-0.5 * (mean / scale) ** 2 - _LOG_ROOT_TWO_PI)
+        found = [above, mean * above + scale * density_at_zero]
+        for order in range(2, 2 * power + 1):
+            found.append(mean * found[-1] + (order - 1) * scale**2 * found[-2])
+        # Far below zero all are differences of nearly equal terms; what is left there is rounding.
+        expected = np.where(certain, self.inverse(mean), np.maximum(found[power], 0.0))
+        return expected, np.where(certain, 0.0, np.maximum(found[2 * power] - found[power] ** 2, 0.0))
 
     def lowest(self) -> float | None:
         return 0.0
@@ -292,12 +257,9 @@ class Logit(Transform):
             variance[rows] = (values - expected[rows, None]) ** 2 @ weights
         return expected, variance
 
-    def lowest(self) -> float | None:
-        return None
-
 
 TRANSFORMS: dict[str, Transform] = {
-    transform.name: transform for transform in (Identity(), Log(), Sqrt(), FourthRoot(), Logit(), Log1p())
+    transform.name: transform for transform in (Identity(), Log(), Root(2), Root(4), Logit(), Log1p())
 }
 
 
@@ -334,7 +296,26 @@ def log_density(
     mean: Float[np.ndarray, " row"],
     sd: Float[np.ndarray, " row"],
 ) -> Float[np.ndarray, " row"]:
-    """Log density of y at `values` for z ~ N(mean, sd^2); NaN where a value is missing, -inf outside the domain.
+    """Log density of y at `values` for z ~ N(mean, sd^2)."""
+
+    def standardised(rows: np.ndarray) -> Float[np.ndarray, " some"]:
+        return (transform.forward(values[rows]) - mean[rows]) / sd[rows]
+
+    return log_density_by(
+        transform,
+        values,
+        lambda rows: -0.5 * standardised(rows) ** 2 - _LOG_ROOT_TWO_PI - np.log(sd[rows]),
+        lambda rows: special.log_ndtr(standardised(rows)),
+    )
+
+
+def log_density_by(
+    transform: Transform,
+    values: Float[np.ndarray, " row"],
+    log_density_of_z: Callable[[np.ndarray], Float[np.ndarray, " some"]],
+    log_cdf_of_z: Callable[[np.ndarray], Float[np.ndarray, " some"]],
+) -> Float[np.ndarray, " row"]:
+    """Log density of y at `values`, by that of z at some of them; NaN where a value is missing, -inf outside the domain.
 
     Where one value has a probability of its own (0 for the square root), that value gets its log probability.
     """
@@ -343,9 +324,6 @@ def log_density(
     at_lowest = inside & (values == lowest) if lowest is not None else np.zeros_like(inside)
     regular = inside & ~at_lowest
     out = np.where(np.isnan(values), np.nan, -np.inf)
-    z = (transform.forward(values[regular]) - mean[regular]) / sd[regular]
-    out[regular] = -0.5 * z**2 - _LOG_ROOT_TWO_PI - np.log(sd[regular]) + transform.log_jacobian(values[regular])
-    if lowest is not None:
-        edge = transform.forward(np.full(int(at_lowest.sum()), lowest))
-        out[at_lowest] = special.log_ndtr((edge - mean[at_lowest]) / sd[at_lowest])
+    out[regular] = log_density_of_z(regular) + transform.log_jacobian(values[regular])
+    out[at_lowest] = log_cdf_of_z(at_lowest)
     return out

@@ -50,14 +50,22 @@ class Processes(Executor):
         *columns: Sequence[Any],
         names: Sequence[str] | None = None,
         again: bool = False,
+        arrived: Callable[[int, Answer], None] | None = None,
     ) -> list[Answer]:
         tasks = list(zip(*columns, strict=True))
         names = names_for(names, len(tasks))
         answers: dict[int, Answer] = {}
         with watched(len(tasks)) as done:
+
+            def found(number: int, answer: Answer) -> None:
+                answers[number] = answer
+                if arrived is not None:
+                    arrived(number, answer)
+                done(names[number])
+
             for attempt in range(RETRIES + 1):
                 missing = [number for number in range(len(tasks)) if number not in answers]
-                lost = self._try(function, tasks, missing, names, answers, done)
+                lost = self._try(function, tasks, missing, names, found)
                 if lost is None:
                     break
                 if attempt == RETRIES:
@@ -73,10 +81,9 @@ class Processes(Executor):
         tasks: Sequence[tuple[Any, ...]],
         numbers: Sequence[int],
         names: Sequence[str],
-        answers: dict[int, Answer],
-        done: Callable[[str], None],
+        found: Callable[[int, Answer], None],
     ) -> int | None:
-        """Run these tasks and note their answers; the first that lost its process, if any did."""
+        """Run these tasks and tell their answers; the first that lost its process, if any did."""
         if self._pool is None:
             # Not forked: JAX's threads would not come along.
             spawn = multiprocessing.get_context("spawn")
@@ -92,8 +99,7 @@ class Processes(Executor):
                 self._workers += [process for process in multiprocessing.active_children() if process not in before]
             for number, future in futures.items():
                 try:
-                    answers[number] = accepted(future.result())
-                    done(names[number])
+                    found(number, accepted(future.result()))
                 except BrokenProcessPool:
                     lost = number if lost is None else lost
                 except PASSED_ON:

@@ -16,7 +16,15 @@ from jaxtyping import Bool, Float, Int
 from weft.data.missing import far_from_others, is_missing_code
 from weft.data.tables import Table, distinct_rows
 from weft.estimator.columns import Measurements, read_measurements
-from weft.estimator.errors_of_rows import MIDDLE, Errors, discoveries, explained
+from weft.estimator.errors_of_rows import (
+    AGREES,
+    MIDDLE,
+    Errors,
+    discoveries,
+    ends_beside_mistakes,
+    explained,
+    likelihood_ratios,
+)
 from weft.estimator.fitted import Fitted
 from weft.estimator.screening import Screened, screened
 from weft.estimator.suspicions import (
@@ -25,6 +33,7 @@ from weft.estimator.suspicions import (
     MISTAKES,
     Series,
     Suspicion,
+    by_decimals,
     copied,
     following_worth,
     jumped,
@@ -43,7 +52,8 @@ __all__ = ["FirstLook", "audit", "first_look", "learned_from"]
 
 DISAGREES = "disagrees with its neighbours"
 IMPOSSIBLE = "not a possible value"
-_FOLDS = 4
+# Folds of stations, and of rows: what a row's neighbours say is the sharper, the fewer of them are left out with it.
+_FOLDS, _ROW_FOLDS = 4, 8
 _ROUNDS = 2
 _MOST_STATIONS = 6
 # A station's share of rows found wrong, beyond which all of it takes no part.
@@ -53,14 +63,10 @@ _MOST_WRONG = 0.5
 _MANY_DOUBTFUL, _MOST_SQUARES = 0.02, 1 / 3
 # By how much a mistake, which all rows must have made, has to explain them better than a level that changed once.
 _MUCH_BETTER = 2.0
-# Deviations within which a value set right agrees with its neighbours.
-_AGREES = 2.5
 # Rows that tell how wide errors are where about as much is expected as at them, at least, and the number of such levels.
 _FEWEST_ALIKE, _LEVELS = 100, 10
 # Rows that count for the usual width of errors beside those of a station or a time, and by how much wider these may be than usual.
 _PRIOR_ROWS, _WIDER = 10.0, 2.0
-# Of the largest errors, the part that tells no more than that they are large, besides rows that differ from their neighbours.
-_COUNTED = 0.001
 
 
 @final
@@ -76,7 +82,7 @@ class _Expected:
 
 
 class _ByOthers(NamedTuple):
-    """What all other rows say of each row, and what other stations do."""
+    """What other rows say of each row, and what other stations do."""
 
     single: _Expected
     whole: _Expected
@@ -237,7 +243,7 @@ def _look_at_impossible(
     right, slopes = _set_right(fitted, asked, np.asarray(rows.values)[told])
     undone = np.abs(right - mean[:, None]) / sd[:, None]
     likelihood = np.exp(-0.5 * undone**2) * slopes
-    causes = _mistakes(place[cannot_be], np.where(undone <= _AGREES, likelihood, 0.0))
+    causes = _mistakes(place[cannot_be], np.where(undone <= AGREES, likelihood, 0.0))
     for row, cause in zip(cannot_be, causes, strict=True):
         if found.cause[row] == IMPOSSIBLE and cause != DISAGREES:
             found.cause[row] = cause
@@ -259,17 +265,22 @@ def _judge(
     for each in frozen:
         spoiled[each.rows] = True
     wrong = spoiled | look.either
-    expected = _expectations(fitted, rows, place, wrong)
-    misfit = _beyond_own_level(series, expected.whole.z(values)) ** 2
-    plain = [*frozen, *copied(series, misfit), *observed_twice(series, misfit)]
+    misfit = _beyond_own_level(series, _without_station(fitted, rows, place, wrong).z(values)) ** 2
+
+    def misfit_without(some: Int[np.ndarray, " some"]) -> Float[np.ndarray, " row"]:
+        told = np.setdiff1d(np.flatnonzero(~wrong), some)
+        mean, variance, noise = _observed(fitted.given_only(rows.take(told)), rows)
+        return ((values - mean) ** 2 / (variance + noise))[series.row]
+
+    plain = [*frozen, *copied(series, misfit, misfit_without), *observed_twice(series, misfit)]
     has_cause = spoiled | look.rows
     for each in plain:
         has_cause[each.rows] = wrong[each.rows] = True
     # One at a time: the neighbours of a station with wrong dates, or another level, seem to have such too.
     stations: list[Suspicion] = []
     for _ in range(_MOST_STATIONS):
-        expected = _expectations(fitted, rows, place, wrong)
-        suspects = _suspect_stations(series, values, expected.whole, wrong, ~has_cause, look.apart)
+        whole = _without_station(fitted, rows, place, wrong)
+        suspects = _suspect_stations(series, values, whole, wrong, ~has_cause, look.apart)
         known = {place[each.rows[0]] for each in stations}
         suspects = [each for each in suspects if place[each.rows[0]] not in known]
         if not suspects:
@@ -279,11 +290,12 @@ def _judge(
     # Single rows that differ from their neighbours may be sound after all, and then tell how large errors are; of others they tell nothing.
     sound = ~wrong | (look.rows & ~spoiled)
     for _ in range(_ROUNDS):
+        expected = _by_others(fitted, rows, place, wrong)
         weighed = _weighed(fitted, rows, values, expected, (place, series.ticks), sound, look.rows, rate)
         wrong |= weighed.alarms
         wrong |= _mostly(weighed.alarms, place)
         sound &= ~(weighed.alarms | _mostly(weighed.alarms, place))
-        expected = _expectations(fitted, rows, place, wrong)
+    expected = _by_others(fitted, rows, place, wrong)
     weighed = _weighed(fitted, rows, values, expected, (place, series.ticks), sound, look.rows, rate)
 
     found.mean[checked], found.sd[checked] = fitted.translation.target.moments(weighed.mean, weighed.sd)
@@ -341,26 +353,25 @@ def _weighed(
     far: Bool[np.ndarray, " row"],
     rate: float,
 ) -> _Weighed:
-    """By errors of trusted rows. Of those that are `far` from their neighbours no more is taken than how many they are, and nothing
-    where a mistake explains them.
-    """
+    """By errors of trusted rows; of those that are `far` from their neighbours no more is taken than how many they are."""
     looks = [_as_wide_as_errors(look, values, trusted, groups) for look in expected]
     right, slopes = _set_right(fitted, rows, np.asarray(rows.values)[trusted])
+    slopes = slopes * by_decimals(np.asarray(rows.values), groups[0])
     undone = [np.abs(right - look.mean[:, None]) / look.sd[:, None] for look in looks]
     errors, never = [], []
     for look, distance in zip(looks, undone, strict=True):
-        telling = trusted & ~(far & np.any(distance <= _AGREES, axis=1))
-        errors.append(Errors.of(look.z(values)[telling], _COUNTED + float(np.mean(far[telling]))))
-        never.append(_never_below_zero(fitted, rows, look, errors[-1], telling))
+        z = look.z(values)[trusted]
+        errors.append(ends_beside_mistakes(z, distance[trusted], slopes[trusted], far[trusted]))
+        never.append(_never_below_zero(fitted, rows, look, errors[-1], trusted))
     probabilities = np.stack(
         [error.probability(look.z(values)) * rarer for error, look, rarer in zip(errors, looks, never, strict=True)]
     )
     # Two looks at each row.
     probability = np.minimum(1.0, 2 * probabilities.min(axis=0))
-    ratios = []
-    for look, error, rarer, distance in zip(looks, errors, never, undone, strict=True):
-        likelihood = error.density(distance) * slopes / (2 * rarer * error.density(look.z(values)))[:, None]
-        ratios.append(np.where(distance <= _AGREES, likelihood, 0.0))
+    ratios = [
+        likelihood_ratios(error, look.z(values), distance, slopes) / (2 * rarer[:, None])
+        for error, look, rarer, distance in zip(errors, looks, never, undone, strict=True)
+    ]
     whole_tells = probabilities[1] < probabilities[0]
 
     def of_look(each: Sequence[Float[np.ndarray, "row *more"]]) -> Float[np.ndarray, "row *more"]:
@@ -489,39 +500,60 @@ def _mostly(wrong: Bool[np.ndarray, " row"], place: Int[np.ndarray, " row"]) -> 
     return (share > _MOST_WRONG)[number]
 
 
-def _expectations(
+def _by_others(
     fitted: Fitted, rows: Measurements, place: Int[np.ndarray, " row"], wrong: Bool[np.ndarray, " row"]
 ) -> _ByOthers:
-    """Each row by all other rows, and by other stations; rows found wrong tell nothing of others."""
-    told = np.flatnonzero(~wrong)
-    if len(told) < 2:
+    seen_before = fitted.batches and fitted.num_repeated(rows) > 0
+    known = fitted.given_only if seen_before or not fitted.batches else fitted.updated
+    return _ByOthers(
+        _left_out(rows, wrong, _folds_of_rows(fitted, rows, place), known),
+        _without_station(fitted, rows, place, wrong),
+    )
+
+
+def _folds_of_rows(fitted: Fitted, rows: Measurements, place: Int[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    """Rows that follow each other at a station are in different folds, and so are most of those at a time."""
+    series = _series(fitted, rows, place)
+    rank = np.arange(len(place)) - np.searchsorted(series.place, series.place)
+    fold = np.empty(len(place), dtype=np.int64)
+    fold[series.row] = (rank + series.place) % _ROW_FOLDS
+    return fold
+
+
+def _without_station(
+    fitted: Fitted, rows: Measurements, place: Int[np.ndarray, " row"], wrong: Bool[np.ndarray, " row"]
+) -> _Expected:
+    """What other stations say of each row; where there is but one, what its other rows do."""
+    number = np.unique(place, return_inverse=True)[1]
+    num_folds = min(_FOLDS, int(number.max()) + 1)
+    # Stations next to each other in a table are often next to each other on the map: folds take every fourth.
+    fold = number % num_folds if num_folds > 1 else _folds_of_rows(fitted, rows, place)
+    return _left_out(rows, wrong, fold, fitted.given_only)
+
+
+def _left_out(
+    rows: Measurements,
+    wrong: Bool[np.ndarray, " row"],
+    fold: Int[np.ndarray, " row"],
+    given: Callable[[Measurements], Fitted],
+) -> _Expected:
+    """What rows of other folds say of each row.
+
+    Not by dividing a row's own factor out of the posterior: of one that is approximate, or where noise is small, that leaves the row in it.
+    """
+    if np.count_nonzero(~wrong) < 2:
         raise ValueError(
             "hardly any value is like the others, so there is nothing to audit by; look at the table first"
         )
-    seen_before = fitted.batches and fitted.num_repeated(rows) > 0
-    start = fitted.given_only(rows.take(told)) if seen_before or not fitted.batches else None
-    known = fitted.updated(rows.take(told)) if start is None else start
-    mean, variance, noise = _observed(known, rows)
-    if isinstance(fitted.model.likelihood, Gaussian):
-        mean, variance = _without_itself(fitted.translation.values(rows), mean, variance, noise, ~wrong)
-    single = _Expected(mean, np.sqrt(variance + noise))
-
-    number = np.unique(place, return_inverse=True)[1]
-    num_folds = min(_FOLDS, int(number.max()) + 1)
-    if num_folds < 2:
-        return _ByOthers(single, single)
-    # Stations next to each other in a table are often next to each other on the map: folds take every fourth.
-    fold = number % num_folds
-    whole_mean, whole_sd = np.empty(rows.num_rows), np.empty(rows.num_rows)
-    for each in range(num_folds):
+    mean, sd = np.empty(rows.num_rows), np.empty(rows.num_rows)
+    for each in np.unique(fold):
         out = np.flatnonzero(fold == each)
-        kept = np.flatnonzero((fold != each) & ~wrong)
-        if len(kept) < 2:
-            whole_mean[out], whole_sd[out] = single.mean[out], single.sd[out]
-            continue
-        mean, variance, noise = _observed(known.given_only(rows.take(kept)), rows.take(out))
-        whole_mean[out], whole_sd[out] = mean, np.sqrt(variance + noise)
-    return _ByOthers(single, _Expected(whole_mean, whole_sd))
+        told = np.flatnonzero((fold != each) & ~wrong)
+        if len(told) < 2:
+            told = np.flatnonzero(~wrong)
+        of_f, variance, noise = _observed(given(rows.take(told)), rows.take(out))
+        mean[out], sd[out] = of_f, np.sqrt(variance + noise)
+    return _Expected(mean, sd)
 
 
 def _observed(
@@ -537,21 +569,6 @@ def _observed(
         return latent.mean, np.maximum(latent.variance, 0.0), Prediction(nothing, emission).variance
     whole = Prediction(latent, emission)
     return whole.mean, np.zeros(len(times)), whole.variance
-
-
-def _without_itself(
-    values: Float[np.ndarray, " row"],
-    mean: Float[np.ndarray, " row"],
-    variance: Float[np.ndarray, " row"],
-    noise: Float[np.ndarray, " row"],
-    told: Bool[np.ndarray, " row"],
-) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
-    """F at each row given all rows but that one: its own Gaussian factor divided out of the posterior.
-
-    Of an approximate posterior little may be left; then no more than 99 % of what is known is taken away.
-    """
-    own = np.where(told, np.minimum(variance / np.maximum(noise, 1e-300), 0.99), 0.0)
-    return mean + (mean - values) * own / (1 - own), variance / (1 - own)
 
 
 def _as_wide_as_errors(

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from weft.data.observations import Observations, take_rows
+from weft.data.observations import Observations, places_of_rows, take_rows
 from weft.data.places import distinct_places
 from weft.estimator.budget import LEARNING_WORK, choose_stretches
 from weft.inference.exact_work import exact_work
@@ -64,8 +64,7 @@ def hide(data: Observations, num_space: int, seed: int, *, work: float) -> tuple
     if data.num_rows < _FEWEST_ROWS:
         return ()
     generator = np.random.default_rng(seed)
-    places, of_place = distinct_places(data.places[:, :num_space])
-    place = of_place[np.asarray(data.grouping.place_of_row)]
+    places, place = places_of_rows(data, num_space)
     count = max(round(_PLACES * len(places)), 1) if len(places) >= _FEWEST_PLACES else 0
     share = min(_ROWS, _MOST_ROWS / data.num_rows)
     turns_of_rows = math.ceil(min(_ENOUGH_ROWS / (share * data.num_rows), 1 / share))
@@ -116,8 +115,7 @@ def tails_of_places(
     found = [_hidden_once(condition, data, hidden, habits, num_space) for hidden in turns]
     of_rows = learn_tails(_one_after_another([each for each, _ in found]))
     seen = unseen = Tails() if is_small and not of_rows.is_clear() else of_rows.tails
-    places, of_place = distinct_places(data.places[:, :num_space])
-    place = of_place[np.asarray(data.grouping.place_of_row)]
+    places, place = places_of_rows(data, num_space)
     hidden_at = np.concatenate([place[_asked_about(hidden.with_place)] for hidden in turns])
     if len(np.unique(hidden_at)) >= _FEWEST_PLACES:
         left_out = _one_after_another([each for _, each in found])

@@ -82,7 +82,7 @@ def time_coordinate(
     return (name, column.to_numpy(), dict(column.attrs))
 
 
-def _axes(fitted: Fitted, step: Any) -> dict[str, Float[np.ndarray, " point"]]:
+def _axes(fitted: Fitted, step: Any) -> dict[str, Float[np.ndarray, " _"]]:
     """The points along each column of the map."""
     scaling = fitted.translation.scaling
     geography = scaling.geography
@@ -146,7 +146,7 @@ def _in_one_piece(longitudes: Float[np.ndarray, " place"]) -> Float[np.ndarray, 
 
 
 def _needed_from_terrain(
-    fitted: Fitted, axes: dict[str, Float[np.ndarray, " point"]], terrain: Any
+    fitted: Fitted, axes: dict[str, Float[np.ndarray, " _"]], terrain: Any
 ) -> dict[str, np.ndarray]:
     """The columns that the map has no axis for, at its points: numbers, or kinds."""
     needed = [name for name in (*fitted.roles.space, *fitted.roles.covariates) if name not in axes]

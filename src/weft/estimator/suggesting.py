@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Where one more station would tell most."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,23 +12,24 @@ from weft.data.tables import as_table, distinct_rows
 from weft.estimator.columns import Measurements
 from weft.estimator.fitted import Fitted
 from weft.estimator.gridding import read_times
+from weft.inference.posterior import JointPart
 from weft.inference.prediction import Marginals, Prediction
-from weft.inference.regional import AGGREGATE_DRAWS
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["squared_sums", "suggest"]
+__all__ = ["suggest"]
 
-# Their covariance is held as a matrix.
-_MOST_PLACES = 5_000
+# Their covariance is held as a matrix, and what is left of variances for so many of them at once.
+_MOST_PLACES, _AT_ONCE = 5_000, 256
 
 
 def suggest(fitted: Fitted, at: Any, num: int, time: Any) -> "pd.DataFrame":
     """The `num` places of `at`, one after another, at which a measurement lowers the mean variance of f over all of them most.
 
     A measurement at j changes the covariance C by -C_j C_j' / (C_jj + noise), so what it takes off the mean variance is known before
-    it is made, and does not depend on what it will say.
+    it is made, and does not depend on what it will say. Of a model of regions that is so in each that would see it, and their deviations
+    are blended as they are in an answer.
     """
     import pandas as pd
 
@@ -52,36 +54,57 @@ def suggest(fitted: Fitted, at: Any, num: int, time: Any) -> "pd.DataFrame":
         extras={},
     )
     places = translation.places(rows)
-    covariance = np.array(fitted.posterior.covariance(times, places)) * translation.target.scale**2
     nothing = Marginals(np.zeros(len(kept)), np.zeros(len(kept)))
     emission = fitted.posterior.emission(times, places, translation.row_extras(rows))
-    noise = Prediction(nothing, emission).variance * translation.target.scale**2
-    num_draws = None if fitted.posterior.is_exact_over(times, places) else AGGREGATE_DRAWS
+    noise = Prediction(nothing, emission).variance
+    parts = list(fitted.posterior.joint_parts(times, places))
+    unit = translation.target.scale**2
     chosen: list[int] = []
-    before: list[float] = []
+    before: list[float] = [_mean_variance(parts, len(kept)) * unit]
     after: list[float] = []
     for _ in range(num):
-        gain = squared_sums(covariance, num_draws) / (np.diagonal(covariance) + noise)
-        gain[chosen] = -np.inf
-        best = int(np.argmax(gain))
-        before.append(float(np.mean(np.diagonal(covariance))) if not after else after[-1])
-        column = covariance[:, best]
-        covariance = covariance - np.outer(column, column) / (column[best] + noise[best])
+        left = _mean_variances_after(parts, noise)
+        left[chosen] = np.inf
+        best = int(np.argmin(left))
+        parts = [_measured(part, best, noise[best]) for part in parts]
         chosen.append(best)
-        after.append(before[-1] - float(gain[best]) / len(kept))
+        after.append(float(left[best]) * unit)
+    before += after[:-1]
     found = {name: column[chosen] for name, column in columns.items()}
     return pd.DataFrame({**found, "mean_variance_before": before, "mean_variance_after": after})
 
 
-def squared_sums(covariance: Float[np.ndarray, "place place"], num_draws: int | None) -> Float[np.ndarray, " place"]:
-    """Sums over places of the squares of each one's covariances; of covariances drawn, less what drawing adds to them.
+def _mean_variance(parts: Sequence[JointPart], num: int) -> float:
+    deviation = np.zeros(num)
+    for part in parts:
+        deviation[part.rows] += part.weight * np.sqrt(np.maximum(np.diagonal(part.covariance), 0.0))
+    return float(np.mean(deviation**2))
 
-    A correlation r of n draws has variance (1 - r^2)^2 / n, and thousands of places that have nothing to do with each other would
-    add that up.
-    """
-    squares = covariance**2
-    if num_draws is None:
-        return np.sum(squares, axis=0)
-    variance = np.diagonal(covariance)
-    products = np.maximum(np.outer(variance, variance), 1e-300)
-    return np.sum(squares - products * np.maximum(1 - squares / products, 0.0) ** 2 / num_draws, axis=0)
+
+def _mean_variances_after(
+    parts: Sequence[JointPart], noise: Float[np.ndarray, " place"]
+) -> Float[np.ndarray, " place"]:
+    """The mean variance over all places once each of them is measured."""
+    num = len(noise)
+    found = np.empty(num)
+    for start in range(0, num, _AT_ONCE):
+        measured = np.arange(start, min(start + _AT_ONCE, num))
+        deviation = np.zeros((len(measured), num))
+        for part in parts:
+            variance = np.diagonal(part.covariance)
+            left = np.tile(variance, (len(measured), 1))
+            own = np.flatnonzero(part.sees & (part.rows >= start) & (part.rows <= measured[-1]))
+            column = part.covariance[own]
+            left[part.rows[own] - start] -= column**2 / (variance[own] + noise[part.rows[own]])[:, None]
+            deviation[:, part.rows] += part.weight * np.sqrt(np.maximum(left, 0.0))
+        found[measured] = np.mean(deviation**2, axis=1)
+    return found
+
+
+def _measured(part: JointPart, place: int, noise: float) -> JointPart:
+    """The part once `place` is measured, if it sees that."""
+    own = np.flatnonzero(part.sees & (part.rows == place))
+    if len(own) == 0:
+        return part
+    column = part.covariance[:, own[0]]
+    return part._replace(covariance=part.covariance - np.outer(column, column) / (column[own[0]] + noise))

@@ -16,6 +16,7 @@ __all__ = [
     "MISTAKES",
     "Series",
     "Suspicion",
+    "by_decimals",
     "copied",
     "following_worth",
     "jumped",
@@ -48,6 +49,10 @@ _LONGEST_BREAK = 2
 _MOST_TWICE = 0.1
 
 
+# Decimals that are told apart: from hundreds to as many as single precision holds of usual values, within its rounding.
+_FEWEST_DECIMALS, _MOST_DECIMALS, _SINGLE_PRECISION = -2, 6, 2e-7
+
+
 class Mistake(NamedTuple):
     """The way back from a wrong value to the right one: times a factor, plus an offset; where sound values lie between `among`."""
 
@@ -57,6 +62,12 @@ class Mistake(NamedTuple):
 
     def undone(self, values: Float[np.ndarray, "*row"]) -> Float[np.ndarray, "*row"]:
         return values * self.factor + self.offset
+
+    @property
+    def fewer_decimals(self) -> int:
+        """By how many a right value has fewer decimals than the wrong one, if it is the decimal point that was moved."""
+        power = float(np.log10(abs(self.factor)))
+        return round(power) if self.offset == 0.0 and power == round(power) else 0
 
 
 # Temperatures on Earth, of air, ground and water; nothing else is confused with another scale of temperature.
@@ -109,6 +120,41 @@ class Series:
         return found
 
 
+def by_decimals(values: Float[np.ndarray, " row"], place: Int[np.ndarray, " row"]) -> Float[np.ndarray, "row mistake"]:
+    """How much likelier each mistake makes the number of a value's decimals, by those of the other values of its station.
+
+    Where whole numbers are measured 7.8 has lost a decimal point, and 780 has more likely gained one than 781.
+    """
+    number = _decimals(values)
+    kinds = np.arange(_FEWEST_DECIMALS, _MOST_DECIMALS + 1)
+    stations = np.unique(place, return_inverse=True)[1]
+    counts = np.zeros((int(stations.max(initial=0)) + 1, len(kinds)))
+    np.add.at(counts, (stations, number - _FEWEST_DECIMALS), 1.0)
+    usual = (counts.sum(axis=0) + 1 / len(kinds)) / (len(values) + 1)
+    own = counts[stations]
+    rows = np.arange(len(values))
+    own[rows, number - _FEWEST_DECIMALS] -= 1
+    share = (own + _PRIOR_ROWS * usual) / (own.sum(axis=1, keepdims=True) + _PRIOR_ROWS)
+    found = np.ones((len(values), len(MISTAKES)))
+    for column, mistake in enumerate(MISTAKES.values()):
+        right = number - mistake.fewer_decimals
+        # What has no last decimal, or none that can be told, has none that could be missing.
+        told = (number < _MOST_DECIMALS) & (right < _MOST_DECIMALS) & (right >= _FEWEST_DECIMALS) & (values != 0)
+        both = share[rows, np.where(told, right, number) - _FEWEST_DECIMALS], share[rows, number - _FEWEST_DECIMALS]
+        found[:, column] = both[0] / both[1]
+    return found
+
+
+def _decimals(values: Float[np.ndarray, " row"]) -> Int[np.ndarray, " row"]:
+    """How many decimals each value is written with, -1 for tens; the most there are where single precision does not tell."""
+    found = np.full(len(values), _MOST_DECIMALS)
+    for number in range(_MOST_DECIMALS - 1, _FEWEST_DECIMALS - 1, -1):
+        scaled = np.abs(values) * 10.0**number
+        blurred = _SINGLE_PRECISION * scaled
+        found[(np.abs(scaled - np.rint(scaled)) <= blurred) & (blurred < 0.01)] = number
+    return found
+
+
 def stuck(series: Series) -> list[Suspicion]:
     """Runs of one value at one place, longer than chance makes them: a sensor that no longer answers.
 
@@ -137,10 +183,15 @@ def stuck(series: Series) -> list[Suspicion]:
     return found
 
 
-def copied(series: Series, misfit: Float[np.ndarray, " row"]) -> list[Suspicion]:
+def copied(
+    series: Series,
+    usual_misfit: Float[np.ndarray, " row"],
+    misfit_without: Callable[[Int[np.ndarray, " some"]], Float[np.ndarray, " row"]],
+) -> list[Suspicion]:
     """Stretches in which two places report the same values; the one that fits its neighbours less is taken for the copy.
 
-    `misfit` is how far each row of the series is from what its neighbours say, squared.
+    `usual_misfit` is how far each row of the series is from what other stations say, squared, and `misfit_without(rows)` the same by
+    all but `rows` of the table: what is the same at two places must not speak for either.
     """
     places = np.unique(series.place)
     table = np.full((len(places), int(series.tick.max(initial=0)) + 1), np.nan)
@@ -158,7 +209,7 @@ def copied(series: Series, misfit: Float[np.ndarray, " row"]) -> list[Suspicion]
     # Of pairs as alike as the most alike tenth, which are neighbours.
     usual = float(np.quantile(same[pairs > 0] / pairs[pairs > 0], 0.9)) if np.any(pairs > 0) else 0.0
     num_tries = int(pairs.sum())
-    found = []
+    alike_at: list[tuple[list[np.ndarray], float]] = []
     for first in range(len(places) - 1):
         for second in range(first + 1, len(places)):
             both = np.flatnonzero(~np.isnan(table[first]) & ~np.isnan(table[second]))
@@ -171,9 +222,14 @@ def copied(series: Series, misfit: Float[np.ndarray, " row"]) -> list[Suspicion]
                 again = _share(int(np.count_nonzero(equal)) - len(alike), len(both) - (stop - start), usual, num_tries)
                 chance = again**longest * num_tries
                 if chance < _CHANCE and len(np.unique(table[first, alike])) > 1:
-                    rows = [at[each, alike] for each in (first, second)]
-                    worse = max(rows, key=lambda of: _worse_than_usual(series, misfit, of))
-                    found.append(Suspicion(series.row[worse], "copied from another station", chance / num_tries))
+                    alike_at.append(([at[each, alike] for each in (first, second)], chance / num_tries))
+    if not alike_at:
+        return []
+    misfit = misfit_without(series.row[np.concatenate([rows for pair, _ in alike_at for rows in pair])])
+    found = []
+    for pair, chance in alike_at:
+        worse = max(pair, key=lambda rows: float(np.nanmean(misfit[rows])) / _usual(series, usual_misfit, rows))
+        found.append(Suspicion(series.row[worse], "copied from another station", chance))
     return found
 
 
@@ -371,12 +427,11 @@ def _runs(wanted: Bool[np.ndarray, " entry"]) -> list[tuple[int, int]]:
     return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
-def _worse_than_usual(series: Series, misfit: Float[np.ndarray, " row"], rows: Int[np.ndarray, " some"]) -> float:
-    """How much farther from its neighbours a station is at some of its rows than at the others."""
+def _usual(series: Series, misfit: Float[np.ndarray, " row"], rows: Int[np.ndarray, " some"]) -> float:
+    """How far from its neighbours a station is at other rows than these."""
     others = series.place == series.place[rows[0]]
     others[rows] = False
-    usual = float(np.nanmedian(misfit[others])) if others.any() else 1.0
-    return float(np.nanmean(misfit[rows])) / max(usual, 1e-300)
+    return max(float(np.nanmedian(misfit[others])), 1e-300) if others.any() else 1.0
 
 
 def _mostly_equal(equal: Bool[np.ndarray, " entry"]) -> list[tuple[int, int]]:

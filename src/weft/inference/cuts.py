@@ -188,7 +188,7 @@ def surroundings(
     depth: float,
     tree: cKDTree,
 ) -> tuple[Int[np.ndarray, " around"], float]:
-    """Points nearest to the core but not of it, and how deep they reach.
+    """Points nearest to the core, whose numbers are in order, but not of it, and how deep they reach.
 
     As many as lie within `depth` of the core's bounding box, but at least `least` and at most `most` (fewer where there are no more).
     """
@@ -197,15 +197,16 @@ def surroundings(
     wanted = min(most, len(points) - len(core))
     if wanted <= 0:
         return np.empty(0, dtype=np.int64), 0.0
-    count = len(core) + wanted
+    # A ball around both has corners beside them: about half as many again, where points are evenly dense.
+    count = 3 * (len(core) + wanted) // 2
     while True:
-        radius = float(np.max(tree.query(middle, k=[min(count, len(points))])[0]))
-        near = np.array(tree.query_ball_point(middle, max(radius, half) * (1 + 1e-12)), dtype=np.int64)
-        others = np.setdiff1d(near, core)
+        count = min(count, len(points))
+        radii, near = tree.query(middle, k=count)
+        near = np.sort(near)
+        others = near[core[np.minimum(np.searchsorted(core, near), len(core) - 1)] != near]
         away = distance_to_box(points[others], lower, upper)
-        # Beyond the ball there may be points nearer to the box than some inside it.
-        safe = max(radius, half) - half
-        if count >= len(points) or np.count_nonzero(away <= safe) >= wanted:
+        # Beyond the ball there may be points as near to the box as some inside it.
+        if count == len(points) or np.count_nonzero(away < radii[-1] - half) >= wanted:
             break
         count *= 2
     order = np.argsort(away, kind="stable")

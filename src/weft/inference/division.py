@@ -276,14 +276,13 @@ def _region(
     first_row: Int[np.ndarray, " point_plus_one"],
 ) -> Region:
     around, depth = surroundings(points, core, least=num_around, most=num_around, depth=0.0, tree=tree)
-
-    def rows_of(members: Int[np.ndarray, " member"]) -> Int[np.ndarray, " row"]:
-        pieces = [rows_in_order[first_row[point] : first_row[point + 1]] for point in members]
-        return np.concatenate(pieces) if pieces else np.empty(0, dtype=np.int64)
-
-    own = rows_of(core)
-    rows = np.sort(np.concatenate([own, rows_of(around)]))
-    return Region(rows, np.isin(rows, own), depth)
+    seen = np.concatenate([core, around])
+    count = first_row[seen + 1] - first_row[seen]
+    # Rows of one point after another: where each point's begin, and so many from there.
+    begin = np.cumsum(count) - count
+    rows = rows_in_order[np.arange(count.sum()) + np.repeat(first_row[seen] - begin, count)]
+    order = np.argsort(rows, kind="stable")
+    return Region(rows[order], order < count[: len(core)].sum(), depth)
 
 
 class _Plan(NamedTuple):

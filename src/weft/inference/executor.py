@@ -40,12 +40,14 @@ class Executor(abc.ABC):
         *columns: Sequence[Any],
         names: Sequence[str] | None = None,
         again: bool = False,
+        arrived: Callable[[int, Answer], None] | None = None,
     ) -> list[Answer]:
         """`function` of the first entry of every column, of the second, and so on; columns may have what `hold` gave.
 
         `function` is a function of a module, or a `functools.partial` of one. `names` are what tasks are called where one fails, and
         while they run.
-        `again` says that the same was done before with other numbers, so that nothing is left to compile.
+        `again` says that the same was done before with other numbers, so that nothing is left to compile. `arrived` is called with the
+        number of each task and its answer, from any thread, once it is there.
         """
 
 
@@ -69,6 +71,7 @@ class Threads(Executor):
         *columns: Sequence[Any],
         names: Sequence[str] | None = None,
         again: bool = False,
+        arrived: Callable[[int, Answer], None] | None = None,
     ) -> list[Answer]:
         tasks = list(zip(*columns, strict=True))
         called = names_for(names, len(tasks))
@@ -76,6 +79,8 @@ class Threads(Executor):
 
             def answer(number: int) -> Answer:
                 found = jax.block_until_ready(function(*tasks[number]))
+                if arrived is not None:
+                    arrived(number, found)
                 done(called[number])
                 return found
 

@@ -58,6 +58,8 @@ def _parts(chain: Chain) -> list[_Part]:
 def square_root(covariance: Float[np.ndarray, "... size size"]) -> Float[np.ndarray, "... size size"]:
     """R with R R' = covariance, also where that is singular (a static component, a step of length zero).
 
+    Deviations times the symmetric root of the correlations, of which there is one, whatever signs and order a processor's routines give
+    eigenvectors: a seed has the same draws on every machine.
     Each entry is right to the rounding of its own size: of a level and a slope over 1e9 seconds, variances differ by 1e18,
     and eigenvectors of the covariance itself would leave the slope nothing but the rounding of the level. What has no variance has no
     covariance either, and no correlation exceeds 1: where a covariance is the rounding of larger ones, its own entries need not agree.
@@ -68,7 +70,8 @@ def square_root(covariance: Float[np.ndarray, "... size size"]) -> Float[np.ndar
     correlation = covariance / deviation[..., :, None] / deviation[..., None, :]
     correlation = np.where(varies[..., :, None] & varies[..., None, :], correlation, 0.0)
     values, vectors = np.linalg.eigh(np.clip(correlation, -HIGHEST_CORRELATION, HIGHEST_CORRELATION))
-    return deviation[..., :, None] * vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+    return deviation[..., :, None] * root
 
 
 def draw_prior(

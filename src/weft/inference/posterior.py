@@ -3,7 +3,7 @@
 
 import abc
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,6 +53,18 @@ class OwnOfPlaces(NamedTuple):
     value: Float[np.ndarray, " place"]
     sd: Float[np.ndarray, " place"]
     found: Bool[np.ndarray, " place"]
+
+
+class JointPart(NamedTuple):
+    """What one of several posteriors says of f at some of the rows asked about.
+
+    `weight` is that of its word at each, nothing where it only listens; `sees` marks those that it would learn from, were they measured.
+    """
+
+    rows: Int[np.ndarray, " part"]
+    weight: Float[np.ndarray, " part"]
+    sees: Bool[np.ndarray, " part"]
+    covariance: Float[np.ndarray, "part part"]
 
 
 class Posterior(abc.ABC):
@@ -114,6 +126,12 @@ class Posterior(abc.ABC):
     @abc.abstractmethod
     def covariance(self, times: ArrayLike, places: ArrayLike) -> Float[np.ndarray, "query query"]:
         """Joint covariance of f over rows, across places and times."""
+
+    def joint_parts(self, times: ArrayLike, places: ArrayLike) -> Iterator[JointPart]:
+        """F at rows by posteriors that need no draws: the deviation at a row is the sum of theirs, each by its weight."""
+        covariance = np.asarray(self.covariance(times, places))
+        every = np.arange(len(covariance))
+        yield JointPart(every, np.ones(len(every)), np.ones(len(every), dtype=bool), covariance)
 
     @abc.abstractmethod
     def aggregate(self, times: ArrayLike, places: ArrayLike, weights: ArrayLike) -> Marginals:

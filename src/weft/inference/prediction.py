@@ -96,6 +96,15 @@ class Continuous(Distribution):
         return np.where(values == lowest, found * np.random.default_rng(seed).random(len(values)), found)
 
 
+def crps_by_quantiles(distribution: Continuous, values: PerRow, target: TargetScaling) -> PerRow:
+    """Some rows at once, for their quantiles' sake."""
+    crps = np.empty(len(values))
+    for start in range(0, len(values), _ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(values)))
+        crps[rows] = crps_from_quantiles(values[rows], distribution.at(rows).quantiles(_LEVELS, target), _LEVELS)
+    return crps
+
+
 class Emission(abc.ABC):
     """What an observation at each row is, given f. Another kind of noise is another class of these."""
 
@@ -271,16 +280,11 @@ class _Normal(Continuous):
         mean, sd = self.moments(target)
         if target.transform.name == "identity":
             return score_rows(values, mean, sd)
-        crps = np.empty(len(values))
-        for start in range(0, len(values), _ROWS_AT_ONCE):
-            rows = slice(start, start + _ROWS_AT_ONCE)
-            quantiles = target.quantiles(self.mean[rows], self.sd[rows], _LEVELS)
-            crps[rows] = crps_from_quantiles(values[rows], quantiles, _LEVELS)
         return score_rows(
             values,
             mean,
             sd,
-            crps=crps,
+            crps=crps_by_quantiles(self, values, target),
             log_density=self.log_density(values, target),
             pit=self.pit(values, target, seed),
         )

@@ -9,6 +9,7 @@ corrected in each region by what it misses at the rows, and only the corrections
 
 import dataclasses
 import functools
+import hashlib
 import logging
 import pickle
 import threading
@@ -33,10 +34,12 @@ from weft.inference.cuts import Shares
 from weft.inference.division import Division, Heard, Region, divide
 from weft.inference.exact_work import exact_work
 from weft.inference.executor import Executor, current_executor
+from weft.inference.fingerprints import add_arrays, arrays_of_model, arrays_of_rows, description_of
+from weft.inference.kept_answers import current_answers
 from weft.inference.merge import Given, concatenate_observations
 from weft.inference.parts import plain_rows, rows_from_plain
 from weft.inference.plain import from_plain, to_plain
-from weft.inference.posterior import OneStepAhead, OwnOfPlaces, Posterior
+from weft.inference.posterior import JointPart, OneStepAhead, OwnOfPlaces, Posterior
 from weft.inference.prediction import LikelihoodEmission, Marginals
 from weft.inference.prior import SpatialFeatures, own_features, signal_variances_at, time_variances_at
 from weft.inference.prior_draws import draw_field
@@ -214,7 +217,7 @@ class RegionalPosterior(Posterior):
         residual, variance = np.empty((2, self._data.num_rows))
         for region, ahead in zip(self.division.regions, self._ask_all(_one_step_ahead), strict=True):
             own = region.rows[region.is_core]
-            residual[own], variance[own] = ahead.residual[region.is_core], ahead.variance[region.is_core]
+            residual[own], variance[own] = ahead[:, region.is_core]
         return OneStepAhead(self._data.row, residual, variance)
 
     def seam(self, *, num: int = 500, seed: int = 0) -> Seam:
@@ -294,13 +297,41 @@ class RegionalPosterior(Posterior):
     def _map(
         self, question: Callable[..., Any], numbers: Sequence[int], told: Sequence[tuple[np.ndarray, ...]]
     ) -> list[Any]:
-        executor = current_executor()
-        return executor.map(
+        # Rows that are told otherwise are elsewhere, and no digest is of them.
+        executor, kept = current_executor(), current_answers() if self._tell is None else None
+        asked = list(range(len(numbers)))
+        options: dict[str, Any] = {}
+        answers: dict[int, Any] = {}
+        if kept is not None:
+            keys = [self._digest_of(question, number, each) for number, each in zip(numbers, told, strict=True)]
+            answers = {place: kept.answer(key) for place, key in enumerate(keys) if key in kept}
+            asked = [place for place in asked if place not in answers]
+            missing = [keys[place] for place in asked]
+            options = {"arrived": lambda place, answer: kept.keep(missing[place], np.asarray(answer))}
+        found = executor.map(
             functools.partial(_answer, question),
-            [self._held(executor, number) for number in numbers],
-            told,
-            names=[self._name_of_region(number) for number in numbers],
+            [self._held(executor, numbers[place]) for place in asked],
+            [told[place] for place in asked],
+            names=[self._name_of_region(numbers[place]) for place in asked],
+            **options,
         )
+        answers |= zip(asked, found, strict=True)
+        return [answers[place] for place in range(len(numbers))]
+
+    def _digest_of(self, question: Callable[..., Any], number: int, told: tuple[np.ndarray, ...]) -> bytes:
+        """What tells this question to this region from all others, in any process."""
+        digest = hashlib.sha256(self._fingerprint)
+        digest.update(f"{question.__qualname__} {number}".encode())
+        add_arrays(digest.update, told)
+        return digest.digest()
+
+    @functools.cached_property
+    def _fingerprint(self) -> bytes:
+        """Of rows, model, and who sees what."""
+        digest = hashlib.sha256(f"{description_of(self.model)}{self.engine}".encode())
+        add_arrays(digest.update, [*arrays_of_model(self.model), *arrays_of_rows(self._data)])
+        add_arrays(digest.update, self.division.to_plain().values())
+        return digest.digest()
 
     def _name_of_region(self, number: int) -> str:
         rows = self.division.regions[number].rows
@@ -373,6 +404,18 @@ class RegionalPosterior(Posterior):
         correlation = np.atleast_2d(np.corrcoef(draws.T))
         deviation = np.sqrt(self.marginals(times, places).variance)
         return correlation * np.outer(deviation, deviation)
+
+    def joint_parts(self, times: ArrayLike, places: ArrayLike) -> Iterator[JointPart]:
+        """Each region that has a say, at the rows where it has one and at those that it would see."""
+        times, places = checked_rows(times, places, self.num_columns)
+        points = self.division.nearness(times, places)
+        for heard in self.division.heard(times, places):
+            sees = self.division.cuts.distance(points, heard.region) <= self.division.regions[heard.region].depth
+            weight = np.zeros(len(times))
+            weight[heard.point] = heard.weight
+            rows = np.flatnonzero(sees | (weight > 0))
+            (covariance,) = self._map(_covariance_of, [heard.region], [(times[rows], places[rows])])
+            yield JointPart(rows, weight[rows], sees[rows], covariance)
 
     def is_exact_over(self, times: ArrayLike, places: ArrayLike) -> bool:
         """Whether a joint answer over these rows comes from one region, and so needs no draws."""
@@ -639,8 +682,9 @@ def _fitted_values(one: Conditioned) -> Float[np.ndarray, " row"]:
     return one.quickest.fitted_values()
 
 
-def _one_step_ahead(one: Conditioned) -> OneStepAhead:
-    return one.posterior.one_step_ahead()
+def _one_step_ahead(one: Conditioned) -> Float[np.ndarray, "moment row"]:
+    ahead = one.posterior.one_step_ahead()
+    return np.stack([ahead.residual, ahead.variance])
 
 
 # Questions about points, wherever the region is: one row of the answer a point.
@@ -650,6 +694,12 @@ def marginals_at(
     one: Conditioned, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
 ) -> Float[np.ndarray, "query moment"]:
     return np.array(one.quickest.marginals(times, places)).T
+
+
+def _covariance_of(
+    one: Conditioned, times: Float[np.ndarray, " query"], places: Float[np.ndarray, "query dim"]
+) -> Float[np.ndarray, "query query"]:
+    return np.asarray(one.posterior.covariance(times, places))
 
 
 def filtered_at(

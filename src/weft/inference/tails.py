@@ -15,9 +15,17 @@ from jaxtyping import Float, Int
 from scipy import special
 
 from weft.data.scaling import TargetScaling
-from weft.data.transforms import check_levels
-from weft.inference.prediction import IDENTITY, Continuous, Distribution, Emission, Marginals, PerRow
-from weft.scores import RowScores, crps_from_quantiles, score_rows
+from weft.data.transforms import check_levels, log_density_by
+from weft.inference.prediction import (
+    IDENTITY,
+    Continuous,
+    Distribution,
+    Emission,
+    Marginals,
+    PerRow,
+    crps_by_quantiles,
+)
+from weft.scores import RowScores, score_rows
 
 __all__ = ["HeavyTailed", "LearnedTails", "LeftOutWays", "ScaledT", "Tails", "count_numbers", "learn_tails"]
 
@@ -36,8 +44,6 @@ _FEWEST_NUMBERS = 3.0
 _NATS_OF_GROUPS = 1.0
 # Of the deviations of the rows that tails were learned from.
 _REACH = 0.95
-_LEVELS = (np.arange(200) + 0.5) / 200
-_ROWS_AT_ONCE = 16_384
 
 
 @final
@@ -197,17 +203,17 @@ class ScaledT(Continuous):
         return target.inverse(self.mean[:, None] + self.scale[:, None] * standard)
 
     def log_density(self, values: PerRow, target: TargetScaling) -> PerRow:
-        transform = target.transform
-        inside = transform.allows(values)
-        lowest = transform.lowest()
-        at_lowest = inside & (values == lowest) if lowest is not None else np.zeros_like(inside)
-        regular = inside & ~at_lowest
-        found = np.where(np.isnan(values), np.nan, -np.inf)
-        z = self._standardised(values, target, regular)
-        found[regular] = _log_density_t(z, self.freedom[regular]) - np.log(self.scale[regular] * target.scale)
-        found[regular] += transform.log_jacobian(values[regular])
-        found[at_lowest] = np.log(special.stdtr(self.freedom[at_lowest], self._standardised(values, target, at_lowest)))
-        return found
+        def standardised(rows: np.ndarray) -> Float[np.ndarray, " some"]:
+            return (target.forward(values[rows]) - self.mean[rows]) / self.scale[rows]
+
+        return log_density_by(
+            target.transform,
+            values,
+            lambda rows: (
+                _log_density_t(standardised(rows), self.freedom[rows]) - np.log(self.scale[rows] * target.scale)
+            ),
+            lambda rows: np.log(special.stdtr(self.freedom[rows], standardised(rows))),
+        )
 
     def score(self, values: PerRow, target: TargetScaling, seed: int) -> RowScores:
         mean, sd = self.moments(target)
@@ -226,14 +232,7 @@ class ScaledT(Continuous):
         if target.transform.name == "identity":
             centre, scale = target.inverse(self.mean), self.scale * target.scale
             return scale * _crps_t((values - centre) / scale, self.freedom)
-        crps = np.empty(len(values))
-        for start in range(0, len(values), _ROWS_AT_ONCE):
-            rows = np.arange(start, min(start + _ROWS_AT_ONCE, len(values)))
-            crps[rows] = crps_from_quantiles(values[rows], self.at(rows).quantiles(_LEVELS, target), _LEVELS)
-        return crps
-
-    def _standardised(self, values: PerRow, target: TargetScaling, rows: np.ndarray) -> Float[np.ndarray, " some"]:
-        return (target.forward(values[rows]) - self.mean[rows]) / self.scale[rows]
+        return crps_by_quantiles(self, values, target)
 
 
 def _log_density_t(z: Float[np.ndarray, "..."], freedom: PerRow | float) -> Float[np.ndarray, "..."]:

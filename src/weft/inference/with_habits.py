@@ -6,7 +6,7 @@ Habits are found by turns with the field, and taken as independent of it once fo
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
@@ -23,7 +23,7 @@ from weft.inference.habits.base import AskedPlaces, Places, Times, Version
 from weft.inference.merge import concatenate_observations
 from weft.inference.mixed import MixedEmission, Way, mixed_marginals
 from weft.inference.plain import from_plain, to_plain
-from weft.inference.posterior import AskedRows, OneStepAhead, OwnOfPlaces, Posterior, marginals_of_groups
+from weft.inference.posterior import AskedRows, JointPart, OneStepAhead, OwnOfPlaces, Posterior, marginals_of_groups
 from weft.inference.prediction import IDENTITY, Emission, Marginals, Prediction
 from weft.inference.queries import checked_rows, checked_sums
 from weft.likelihoods import RowExtras
@@ -129,6 +129,12 @@ class PosteriorWithHabits(Posterior):
         asked = self._meant(times, places)
         of_field = self._field.covariance(_likeliest(asked.versions), asked.places.by_row)
         return of_field + self._on_sums(asked, np.eye(len(asked.times)))[1]
+
+    def joint_parts(self, times: ArrayLike, places: ArrayLike) -> Iterator[JointPart]:
+        asked = self._meant(times, places)
+        own = self._on_sums(asked, np.eye(len(asked.times)))[1]
+        for part in self._field.joint_parts(_likeliest(asked.versions), asked.places.by_row):
+            yield part._replace(covariance=part.covariance + own[np.ix_(part.rows, part.rows)])
 
     def aggregate(self, times: ArrayLike, places: ArrayLike, weights: ArrayLike) -> Marginals:
         asked = self._meant(times, places)

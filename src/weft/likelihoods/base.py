@@ -44,11 +44,7 @@ class Likelihood(Parametrised):
         """The logarithm of p(value | f): a density or, for counts, a probability."""
 
     def expected_log_density(
-        self,
-        values: PerRow,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, values: PerRow, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> PerRow:
         """E log p(value | f) under f ~ N(mean, variance).
 
@@ -63,11 +59,7 @@ class Likelihood(Parametrised):
         return numerical.moments(self, mean, variance, extra)
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         """The quantile of an observation where f ~ N(mean, variance); a whole number for counts."""
         return numerical.quantile(self, probability, mean, variance, extra)
@@ -78,12 +70,7 @@ class Likelihood(Parametrised):
         """An observation for each f, whose last axis is the rows."""
         return numerical.sample(self, seed, f, extra)
 
-    def check(
-        self,
-        values: PerRow,
-        extra: RowExtras = NO_EXTRAS,
-        rows: Int[AnyArray, " row"] | None = None,
-    ) -> None:
+    def check(self, values: PerRow, extra: RowExtras = NO_EXTRAS, rows: Int[AnyArray, " row"] | None = None) -> None:
         """Raise ValueError naming the rows that cannot be; `rows` are their numbers, if not counted from 0."""
         check_extras(self, values, extra, rows)
         check_support(self, values, rows)

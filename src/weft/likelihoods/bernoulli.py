@@ -45,11 +45,7 @@ class Bernoulli(Likelihood):
         return success, success * (1 - success)
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         failure, _ = probability_moments(self.link, -mean, variance)
         return np.where(np.asarray(failure) >= check_probability(probability), 0.0, 1.0)

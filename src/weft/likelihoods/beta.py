@@ -44,11 +44,7 @@ class Beta(Likelihood):
         return expected, spread + (expected * (1 - expected) - spread) / (1 + self.precision)
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         precision = np.asarray(self.precision)
 

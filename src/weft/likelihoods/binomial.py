@@ -54,11 +54,7 @@ class Binomial(Likelihood):
         return trials * success, trials * (success * (1 - success) + (trials - 1) * spread)
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         trials = np.asarray(extra.trials_of(mean))
 

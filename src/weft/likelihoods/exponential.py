@@ -33,11 +33,7 @@ class Exponential(Likelihood):
         return expected, 2 * spread + expected**2
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         return gamma_mixture_quantile(probability, mean, variance, 1.0)
 

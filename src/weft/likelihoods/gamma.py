@@ -43,11 +43,7 @@ class Gamma(Likelihood):
         return expected, spread + (spread + expected**2) / self.shape
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         return gamma_mixture_quantile(probability, mean, variance, float(self.shape))
 

@@ -30,11 +30,7 @@ class Gaussian(Likelihood):
         return -0.5 * (jnp.log(2 * jnp.pi * noise) + (values - f) ** 2 / noise)
 
     def expected_log_density(
-        self,
-        values: PerRow,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, values: PerRow, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> PerRow:
         return self.log_density(values, mean, extra) - 0.5 * variance / self.noise_variance(extra.noise_variance)
 
@@ -42,11 +38,7 @@ class Gaussian(Likelihood):
         return mean, variance + self.noise_variance(extra.noise_variance)
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         return normal_quantile(probability, *self.predict(mean, variance, extra))
 
@@ -56,12 +48,7 @@ class Gaussian(Likelihood):
         deviation = np.sqrt(np.asarray(self.noise_variance(extra.noise_variance)))
         return np.random.default_rng(seed).normal(f, deviation)
 
-    def check(
-        self,
-        values: PerRow,
-        extra: RowExtras = NO_EXTRAS,
-        rows: Int[AnyArray, " row"] | None = None,
-    ) -> None:
+    def check(self, values: PerRow, extra: RowExtras = NO_EXTRAS, rows: Int[AnyArray, " row"] | None = None) -> None:
         check_extras(self, values, extra, rows)
         check_support(self, values, rows)
         own = np.zeros(len(values)) if extra.noise_variance is None else np.asarray(extra.noise_variance)

@@ -36,11 +36,7 @@ class Laplace(Likelihood):
         return mean, variance + 2 * self.scale**2
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         mean = np.asarray(mean)
         scale, deviation = np.asarray(self.scale), np.sqrt(np.asarray(variance) + VARIANCE_FLOOR)

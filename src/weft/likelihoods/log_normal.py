@@ -35,11 +35,7 @@ class LogNormal(Likelihood):
         return rate_moments(jnp.ones(mean.shape), mean, variance + self.variance)
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         return np.exp(normal_quantile(probability, mean, variance + self.variance))
 

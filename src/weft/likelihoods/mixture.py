@@ -89,11 +89,14 @@ def invert(
     return in_blocks(invert_rows, len(start))
 
 
+def usual_count(exposure: Float[np.ndarray, " row"], mean: PerRow) -> Float[np.ndarray, " row"]:
+    """Where to look for the quantile of a count first; an infinite one is cut to the largest count there."""
+    with np.errstate(over="ignore"):
+        return exposure * np.exp(np.asarray(mean))
+
+
 def invert_counts(
-    cumulative: Cumulative,
-    probability: Probability,
-    start: PerRow,
-    largest: PerRow | float = np.inf,
+    cumulative: Cumulative, probability: Probability, start: PerRow, largest: PerRow | float = np.inf
 ) -> Float[np.ndarray, " row"]:
     """The smallest whole number, up to `largest`, at which `cumulative` reaches `probability`, one a row.
 

@@ -13,7 +13,7 @@ from weft.arrays import AnyArray
 from weft.domains import positive
 from weft.likelihoods.base import Likelihood
 from weft.likelihoods.links import expected_softplus, rate_moments, softplus
-from weft.likelihoods.mixture import draw_counts, invert_counts, mixed
+from weft.likelihoods.mixture import draw_counts, invert_counts, mixed, usual_count
 from weft.likelihoods.rows import NO_EXTRAS, PerRow, Probability, RowExtras, Support
 
 
@@ -44,11 +44,7 @@ class NegativeBinomial(Likelihood):
         return rate, rate + spread + (spread + rate**2) / self.dispersion
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         exposure = np.asarray(extra.exposure_of(mean))
         dispersion = np.asarray(self.dispersion)
@@ -60,10 +56,7 @@ class NegativeBinomial(Likelihood):
         def bend(values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             return np.log((values + 1) / exposure[rows]), np.sqrt(1 / (values + 1) + 1 / dispersion)
 
-        # An infinite start is cut to the largest count there.
-        with np.errstate(over="ignore"):
-            start = exposure * np.exp(np.asarray(mean))
-        return invert_counts(mixed(cumulative, bend, mean, variance), probability, start)
+        return invert_counts(mixed(cumulative, bend, mean, variance), probability, usual_count(exposure, mean))
 
     def sample(
         self, seed: int | np.random.Generator, f: Float[AnyArray, "*sample row"], extra: RowExtras = NO_EXTRAS

@@ -68,11 +68,7 @@ def resolved_sum(terms: np.ndarray, support: Support | None) -> np.ndarray:
 
 
 def quantile(
-    likelihood: Density,
-    probability: Probability,
-    mean: PerRow,
-    variance: PerRow,
-    extra: RowExtras,
+    likelihood: Density, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras
 ) -> Float[np.ndarray, " row"]:
     # Few likelihoods come here; all would wait for the import.
     from scipy.integrate import cumulative_simpson

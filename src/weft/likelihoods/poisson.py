@@ -12,7 +12,7 @@ from jaxtyping import Float
 from weft.arrays import AnyArray
 from weft.likelihoods.base import Likelihood
 from weft.likelihoods.links import rate_moments
-from weft.likelihoods.mixture import draw_counts, invert_counts, mixed
+from weft.likelihoods.mixture import draw_counts, invert_counts, mixed, usual_count
 from weft.likelihoods.rows import NO_EXTRAS, PerRow, Probability, RowExtras, Support
 
 
@@ -27,11 +27,7 @@ class Poisson(Likelihood):
         return values * (f + jnp.log(exposure)) - exposure * jnp.exp(f) - gammaln(values + 1)
 
     def expected_log_density(
-        self,
-        values: PerRow,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, values: PerRow, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> PerRow:
         exposure = extra.exposure_of(values)
         rate = exposure * jnp.exp(mean + 0.5 * variance)
@@ -42,11 +38,7 @@ class Poisson(Likelihood):
         return rate, rate + spread
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         return poisson_mixture_quantile(probability, mean, variance, np.asarray(extra.exposure_of(mean)))
 
@@ -61,10 +53,7 @@ class Poisson(Likelihood):
 
 
 def poisson_mixture_quantile(
-    probability: Probability,
-    mean: PerRow,
-    variance: PerRow,
-    exposure: Float[np.ndarray, " row"],
+    probability: Probability, mean: PerRow, variance: PerRow, exposure: Float[np.ndarray, " row"]
 ) -> Float[np.ndarray, " row"]:
     """Quantile of a Poisson count of mean exposure e^f where f ~ N(mean, variance)."""
 
@@ -74,7 +63,4 @@ def poisson_mixture_quantile(
     def bend(values: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.log((values + 1) / exposure[rows]), 1 / np.sqrt(values + 1)
 
-    # An infinite start is cut to the largest count there.
-    with np.errstate(over="ignore"):
-        start = exposure * np.exp(np.asarray(mean))
-    return invert_counts(mixed(cumulative, bend, mean, variance), probability, start)
+    return invert_counts(mixed(cumulative, bend, mean, variance), probability, usual_count(exposure, mean))

@@ -54,11 +54,7 @@ class Rain(Likelihood):
         return expected, wet + dry * expected**2
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         # A growing function of a normal variable.
         return self._shown(normal_quantile(probability, mean, np.asarray(variance) + np.asarray(self.variance)))

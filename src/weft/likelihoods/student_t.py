@@ -47,11 +47,7 @@ class StudentT(Likelihood):
         return jnp.where(df > 1, mean, jnp.nan), jnp.where(df > 1, variance + noise, jnp.nan)
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         scale, df = np.asarray(self.scale), np.asarray(self.df)
 

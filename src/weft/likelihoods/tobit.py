@@ -53,11 +53,7 @@ class Tobit(Likelihood):
         return mean, variance + self._noise(mean, extra)
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         return normal_quantile(probability, *self.predict(mean, variance, extra))
 
@@ -66,12 +62,7 @@ class Tobit(Likelihood):
     ) -> Float[np.ndarray, "*sample row"]:
         return np.random.default_rng(seed).normal(np.asarray(f), np.sqrt(np.asarray(self._noise(f, extra))))
 
-    def check(
-        self,
-        values: PerRow,
-        extra: RowExtras = NO_EXTRAS,
-        rows: Int[AnyArray, " row"] | None = None,
-    ) -> None:
+    def check(self, values: PerRow, extra: RowExtras = NO_EXTRAS, rows: Int[AnyArray, " row"] | None = None) -> None:
         check_extras(self, values, extra, rows)
         check_support(self, values, rows)
         lower, upper = (np.asarray(limit) for limit in _limits(np.asarray(values), extra))

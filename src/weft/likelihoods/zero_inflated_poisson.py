@@ -53,11 +53,7 @@ class ZeroInflatedPoisson(Likelihood):
         return kept * rate, kept * (rate + spread + self.zero_probability * rate**2)
 
     def quantile(
-        self,
-        probability: Probability,
-        mean: PerRow,
-        variance: PerRow,
-        extra: RowExtras = NO_EXTRAS,
+        self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
     ) -> Float[np.ndarray, " row"]:
         zero_probability = np.asarray(self.zero_probability)
         remaining = (check_probability(probability) - zero_probability) / (1 - zero_probability)

@@ -7,16 +7,18 @@ from typing import Any, NamedTuple
 
 from weft.data.files import read_table, tables_to_answer, write_pieces, write_table
 from weft.data.outputs import check_outputs
+from weft.data.parts import is_of_parts
 from weft.distributed import tasks_on
 from weft.distributed.clients import is_dask_client, num_workers
 from weft.distributed.files import computed_in_order, open_lazily
-from weft.estimator.evaluation import joined, summaries_of
+from weft.estimator.evaluation import joined, row_scores, summaries_of
 from weft.inference.watching import tasks_shown
 from weft.loading import load_estimator
 from weft.options import Of
 from weft.project.surveys import arranged
 from weft.report import ReportContent, build_report
 from weft.report.build import check_threshold
+from weft.scores import ScoresOfParts
 from weft.space_time_gp import SpaceTimeGP
 
 __all__ = [
@@ -80,6 +82,19 @@ def rows_for(gp: SpaceTimeGP, path: pathlib.Path, places: pathlib.Path | None) -
     return arranged(data, None if places is None else read_table(places), known).table
 
 
+def tables_with_values(
+    gp: SpaceTimeGP, path: pathlib.Path, output: pathlib.Path | None, places: pathlib.Path | None
+) -> Iterable[Any]:
+    """The same where answers are row by row: many files one by one, unless their rows have to be arranged, which takes all of them."""
+    views = gp.each_target()
+    needed = {*(view.roles_.target for view in views), *views[0].roles_.space}
+    if places is None and is_of_parts(path):
+        tables = tables_to_answer(path, "rows.parquet" if output is None else output)
+        if needed <= set(next(iter(tables)).columns):
+            return tables
+    return (rows_for(gp, path, places),)
+
+
 def rows_to_answer(gp: SpaceTimeGP, path: pathlib.Path, places: pathlib.Path | None) -> Any:
     """The same of a table that need have no values; a grid as it is."""
     data = read_table(path)
@@ -108,10 +123,21 @@ def fill_file(
     """The table with the target's gaps filled; how many there were."""
     check_outputs({"model": model, "table": table, "places": places}, tables={"complete table": output})
     gp = load_estimator(model)
-    filled = gp.fill(rows_for(gp, table, places), of=of)
-    write_table(filled, output)
     flags = [f"{name}_filled" for name in gp.target] if len(gp.each_target()) > 1 else ["filled"]
-    return sum(int(filled[flag].sum()) for flag in flags)
+    num_filled = 0
+
+    def filled() -> Iterator[Any]:
+        nonlocal num_filled
+        for rows in tables_with_values(gp, table, output, places):
+            piece = gp.fill(rows, of=of)
+            num_filled += sum(int(piece[flag].sum()) for flag in flags)
+            yield piece
+
+    if is_of_parts(table):
+        write_pieces(filled(), output)
+    else:
+        write_table(next(filled()), output)
+    return num_filled
 
 
 def forecast_file(
@@ -243,20 +269,55 @@ def score_file(
     """Scores of a model and of baselines on a table's rows; those of every row go to the file `rows`."""
     check_outputs({"model": model, "table": table, "places": places}, tables={"scored rows": rows})
     gp = load_estimator(model)
+    if rows is None and is_of_parts(table):
+        return _scores_of_parts(gp, tables_with_values(gp, table, None, places))
     asked = rows_for(gp, table, places)
     views = gp.each_target()
     scored = [view.score_rows(asked) for view in views]
-    if len(views) == 1:
-        if rows is not None:
-            write_table(scored[0], rows)
-        return summaries_of(scored[0], gp.target_sd_)
     if rows is not None:
         named = zip(views, scored, strict=True)
-        write_table(joined([each.assign(target=view.roles_.target) for view, each in named]), rows)
+        several = [each.assign(target=view.roles_.target) for view, each in named] if len(views) > 1 else scored
+        write_table(joined(several), rows)
+    return _by_target(views, [summaries_of(each, view.target_sd_) for view, each in zip(views, scored, strict=True)])
+
+
+def _scores_of_parts(gp: SpaceTimeGP, tables: Iterable[Any]) -> dict[str, dict[str, float | int]]:
+    """Those of tables one after another, of which only what adds up is kept."""
+    views = gp.each_target()
+    found: list[dict[str, ScoresOfParts]] = [{} for _ in views]
+    for table in tables:
+        for view, own in zip(views, found, strict=True):
+            # A file need not have a value; all of them have to have one.
+            if view.fitted_.read(table).num_missing == len(table):
+                continue
+            for model, part in view.score_rows(table).groupby("model", sort=False):
+                own.setdefault(str(model), ScoresOfParts()).add(row_scores(part))
+    for view, own in zip(views, found, strict=True):
+        if not own:
+            raise ValueError(f"no row has a value of {view.roles_.target!r}, so there is nothing to score")
+        # What is there for some files only, as persistence is for those that come after all that was learned from, is of other rows.
+        most = max(scores.num_rows for scores in own.values())
+        for model in [model for model, scores in own.items() if scores.num_rows < most]:
+            del own[model]
+    return _by_target(
+        views,
+        [
+            {model: scores.summary(view.target_sd_) for model, scores in own.items()}
+            for view, own in zip(views, found, strict=True)
+        ],
+    )
+
+
+def _by_target(
+    views: Sequence[Any], summaries: Sequence[dict[str, dict[str, float | int]]]
+) -> dict[str, dict[str, float | int]]:
+    """Of one target as they are; of several each by its name."""
+    if len(views) == 1:
+        return summaries[0]
     return {
         f"{view.roles_.target} {model}": summary
-        for view, each in zip(views, scored, strict=True)
-        for model, summary in summaries_of(each, view.target_sd_).items()
+        for view, own in zip(views, summaries, strict=True)
+        for model, summary in own.items()
     }
 
 

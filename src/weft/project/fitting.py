@@ -8,6 +8,7 @@ from typing import Any
 from weft.data.outputs import check_outputs
 from weft.distributed import tasks_on
 from weft.estimator.precision import in_float64
+from weft.inference.kept_answers import beside
 from weft.project.settings import Settings
 from weft.project.surveys import Survey, survey_file
 from weft.space_time_gp import SpaceTimeGP
@@ -16,6 +17,7 @@ from weft.training.fitting import Outcome
 __all__ = [
     "Say",
     "checkpoint_of",
+    "files_meanwhile",
     "fit",
     "fit_file",
     "fit_to",
@@ -60,7 +62,7 @@ def fit_file(
     client: Any = None,
 ) -> SpaceTimeGP:
     """The table that settings name fitted, and the model in `output`; `client` as for `SpaceTimeGP.fit`."""
-    check_outputs(settings.inputs(), files={"model": output, "checkpoint": checkpoint_of(output)})
+    check_outputs(settings.inputs(), files={"model": output, **files_meanwhile(output)})
     with tasks_on(client):
         found = survey_file(settings, advised=advised)
         refuse_copies(found)
@@ -121,3 +123,8 @@ def fitted_record(gp: SpaceTimeGP) -> dict[str, Any]:
 def checkpoint_of(output: pathlib.Path) -> pathlib.Path:
     """Where a fit whose model goes to `output` keeps what it has done so far."""
     return output.parent / f"{output.name}.checkpoint"
+
+
+def files_meanwhile(output: pathlib.Path) -> dict[str, pathlib.Path]:
+    """What is beside `output` until it is there."""
+    return {"checkpoint": checkpoint_of(output), "answers of regions": beside(checkpoint_of(output))}

@@ -48,4 +48,5 @@ def plot_file(
     else:
         gp.plot.calibration(rows, ax=ax)
     with whole_file(output) as part:
-        figure.savefig(part, format=output.suffix[1:].lower(), dpi=150)
+        # A map is as wide as its places are: without that, a third of the picture was empty.
+        figure.savefig(part, format=output.suffix[1:].lower(), dpi=150, bbox_inches="tight")

@@ -8,6 +8,7 @@ from typing import Any, cast, final
 
 from weft.data.files import read_table, tables_to_answer, write_pieces, write_table
 from weft.data.outputs import check_outputs
+from weft.inference.kept_answers import answers_kept, beside
 from weft.options import Of
 from weft.phases import Recording, Timings, recording, timing
 from weft.project.answers import predicted_pieces
@@ -15,6 +16,7 @@ from weft.project.evaluation import Evaluation, check_kinds, evaluate
 from weft.project.fitting import (
     Say,
     checkpoint_of,
+    files_meanwhile,
     fit_to,
     fitted_record,
     forget,
@@ -91,12 +93,13 @@ def _run(settings: Settings, account: Recording, *, resume: bool, say: Say, comm
     rows = found.rows_here()
     _rehearse(found, rows, asked, heights)
     remarks = [f"fitting these rows\n{aligned(found.lines())}"]
-    gp = fit_to(files["model"], found, remarks, resume=resume, say=say)
-    if was_interrupted(gp):
-        return Run(found, gp, files, account.so_far())
-    say(gp.summary())
-    held_out = settings.evaluate
-    evaluation = evaluate(gp, rows, held_out.by, held_out.folds, horizon=held_out.horizon)
+    with answers_kept(beside(checkpoint_of(files["model"])), go_on=resume):
+        gp = fit_to(files["model"], found, remarks, resume=resume, say=say)
+        if was_interrupted(gp):
+            return Run(found, gp, files, account.so_far())
+        say(gp.summary())
+        held_out = settings.evaluate
+        evaluation = evaluate(gp, rows, held_out.by, held_out.folds, horizon=held_out.horizon)
     write_table(evaluation.scores, files["scores"])
     if asked is not None:
         pieces = predicted_pieces(gp, asked, settings.predict.quantiles, cast(Of, settings.predict.of))
@@ -125,7 +128,7 @@ def _files(settings: Settings) -> dict[str, pathlib.Path]:
         files["predictions"] = folder / settings.predict.output
     tables = {name: file for name, file in files.items() if name in ("scores", "predictions")}
     others = {name: file for name, file in files.items() if name not in tables}
-    check_outputs(settings.inputs(), files=others | {"checkpoint": checkpoint_of(files["model"])}, tables=tables)
+    check_outputs(settings.inputs(), files=others | files_meanwhile(files["model"]), tables=tables)
     return files
 
 

@@ -68,7 +68,7 @@ def cities_in_box(box: Box, count: int) -> tuple[City, ...]:
         if longitude is None or len(chosen) == count:
             continue
         x, y = (longitude - west) / wide, (city.latitude - south) / high
-        inside = 0.03 < x < 0.85 and 0.1 < y < 0.95
+        inside = 0.03 < x < 0.97 and 0.1 < y < 0.95
         apart = all(
             abs(longitude - other.longitude) > 0.25 * wide or abs(city.latitude - other.latitude) > 0.08 * high
             for other in chosen

@@ -10,17 +10,15 @@ import io
 import json
 import os
 import pathlib
-import re
 import zipfile
 from typing import Any
 
-import equinox as eqx
-import jax
 import numpy as np
 
 from weft.data.atomic import whole_file
-from weft.data.observations import ROW_EXTRAS, Observations
+from weft.data.observations import Observations
 from weft.data.special import refuse_special
+from weft.inference.fingerprints import add_arrays, arrays_of_model, arrays_of_rows, description_of
 from weft.model import Model
 from weft.training.maximise import Outcome, outcome_in
 from weft.training.parameters import ParameterSpace
@@ -61,21 +59,11 @@ def fingerprint_of(
 ) -> str:
     """A digest of the problem: data, model, what is learned, and the options that change the answer."""
     digest = hashlib.sha256()
-    arrays: list[Any] = []
     for data in blocks:
-        layout = data.grouping.layout
-        arrays += [data.values, data.times, data.places, layout.offsets, data.grouping.place_of_row]
-        arrays += [array for array in (getattr(data, name) for name in ROW_EXTRAS) if array is not None]
-    leaves, structure = jax.tree.flatten(model)
-    arrays += [leaf for leaf in leaves if eqx.is_array(leaf)]
-    arrays += [space.free, space.lower, space.upper, space.scale]
-    for array in arrays:
-        array = np.ascontiguousarray(array)
-        digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(array.tobytes())
-    # Functions kept in a model print their address, which another process does not share.
-    described = re.sub(r" at 0x[0-9a-f]+", "", str(structure))
-    digest.update(f"{described}{space.names}{sorted(options.items())}".encode())
+        add_arrays(digest.update, arrays_of_rows(data))
+    add_arrays(digest.update, arrays_of_model(model))
+    add_arrays(digest.update, (space.free, space.lower, space.upper, space.scale))
+    digest.update(f"{description_of(model)}{space.names}{sorted(options.items())}".encode())
     return digest.hexdigest()
 
 

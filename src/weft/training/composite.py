@@ -8,7 +8,7 @@ many there are.
 
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -113,43 +113,57 @@ class CompositeObjective:
         return np.stack(found)
 
 
-class _Together:
-    """Blocks of an exact model with Gaussian noise, in batches that share every compilation."""
+class _Batches:
+    """Blocks of an exact model, in batches that share every compilation, and tasks that ask each batch."""
 
-    def __init__(self, space: ParameterSpace, model: Model, blocks: Sequence[Observations], engine: str | Engine):
-        self.space, self.model = space, model
+    def __init__(self, model: Model, blocks: Sequence[Observations], engine: str | Engine):
         self.engine = engine_for_blocks(model, blocks, engine)
         self.executor = current_executor()
         batches, self.samples = _batches_for(blocks, self.engine)
         self.whole = batches[0]
-        self.num_sampled = sum(batches[sample.number].num_blocks for sample in self.samples)
-        self.batches = [self.executor.hold(batch) for batch in batches]
+        self.sizes = [batch.num_blocks for batch in batches]
+        self.num_sampled = sum(self.sizes[sample.number] for sample in self.samples)
+        self.held = [self.executor.hold(batch) for batch in batches]
         self.names = _names_of(batches, blocks)
-        self.num_blocks = len(blocks)
+
+    def ask(self, task: Callable[..., Any], *beside: Sequence[Any], again: bool) -> list[Any]:
+        """What a task says of each batch and of what each list has beside it."""
+        if sum(self.sizes) == 1:
+            # On the caller's own thread, with whatever threads the engine wants.
+            return [task(self.whole, *(each[0] for each in beside))]
+        return self.executor.map(task, self.held, *beside, names=self.names, again=again)
+
+    def ask_some(self, task: Callable[..., Any], models: Sequence[Model], *beside: Sequence[Any]) -> list[Any]:
+        """The same of each model and the sampled batches: a task is one of either."""
+        told, *more, names = (
+            [each[sample.number] for sample in self.samples] * len(models) for each in (self.held, *beside, self.names)
+        )
+        placed = [model for model in models for _ in self.samples]
+        return self.executor.map(task, placed, told, *more, names=names, again=True)
+
+
+class _Together:
+    """Blocks of an exact model with Gaussian noise."""
+
+    def __init__(self, space: ParameterSpace, model: Model, blocks: Sequence[Observations], engine: str | Engine):
+        self.space, self.model = space, model
+        self.batches = _Batches(model, blocks, engine)
+        self.num_sampled = self.batches.num_sampled
         self.num_engine_calls = 0
 
     def scores(self, point: Float[np.ndarray, " free"]) -> BlockGradients:
-        again = self.num_engine_calls > 0
         placed = self.space.place_numpy(self.model, point)
-        task = functools.partial(_scores_of_batch, self.space, self.engine, placed)
-        if self.num_blocks == 1:
-            # On the caller's own thread, with whatever threads the engine wants.
-            self.num_engine_calls += 1
-            value, slope = task(self.whole)
-            return BlockGradients(value, slope * self.space.steepness(point))
-        values, slopes = zip(*self.executor.map(task, self.batches, names=self.names, again=again), strict=True)
+        task = functools.partial(_scores_of_batch, self.space, self.batches.engine, placed)
+        values, slopes = zip(*self.batches.ask(task, again=self.num_engine_calls > 0), strict=True)
         found = BlockGradients(np.concatenate(values), np.concatenate(slopes) * self.space.steepness(point))
         self.num_engine_calls += len(found.value)
         return found
 
     def gradients_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> list[Float[np.ndarray, " free"]]:
-        """A task is a point and a batch."""
-        placed = [self.space.place_numpy(self.model, point) for point in points for _ in self.samples]
-        task = functools.partial(_scores_of_batch, self.space, self.engine)
-        batches, names = _repeated(self.samples, len(points), self.batches, self.names)
-        found = self.executor.map(task, placed, batches, names=names, again=True)
+        task = functools.partial(_scores_of_batch, self.space, self.batches.engine)
+        found = self.batches.ask_some(task, [self.space.place_numpy(self.model, point) for point in points])
         self.num_engine_calls += sum(len(value) for value, _ in found)
-        return _weighted(self.space, self.samples, points, [slope for _, slope in found])
+        return _weighted(self.space, self.batches.samples, points, [slope for _, slope in found])
 
 
 class _TogetherWithSites:
@@ -159,25 +173,15 @@ class _TogetherWithSites:
         for block in blocks:
             model.likelihood.check(np.asarray(block.values), extras_of(block), block.row)
         self.space, self.model = space, model
-        self.engine = engine_for_blocks(model, blocks, engine)
-        self.executor = current_executor()
-        batches, self.samples = _batches_for(blocks, self.engine)
-        self.whole = batches[0]
-        self.num_sampled = sum(batches[sample.number].num_blocks for sample in self.samples)
-        self.batches = [self.executor.hold(batch) for batch in batches]
-        self.names = _names_of(batches, blocks)
-        self.num_blocks = len(blocks)
-        self.starts: list[list[Natural | None]] = [[None] * batch.num_blocks for batch in batches]
+        self.batches = _Batches(model, blocks, engine)
+        self.num_sampled = self.batches.num_sampled
+        self.starts: list[list[Natural | None]] = [[None] * size for size in self.batches.sizes]
         self.num_engine_calls = 0
 
     def scores(self, point: Float[np.ndarray, " free"]) -> BlockGradients:
-        again = self.num_engine_calls > 0
         placed = self.space.place_numpy(self.model, point)
-        task = functools.partial(_sited_scores_of_batch, self.space, self.engine, placed)
-        if self.num_blocks == 1:
-            found = [task(self.whole, self.starts[0])]
-        else:
-            found = self.executor.map(task, self.batches, self.starts, names=self.names, again=again)
+        task = functools.partial(_sited_scores_of_batch, self.space, self.batches.engine, placed)
+        found = self.batches.ask(task, self.starts, again=self.num_engine_calls > 0)
         self.starts = [list(each.sites) for each in found]
         self.num_engine_calls += sum(each.num_calls for each in found)
         return BlockGradients(
@@ -186,12 +190,11 @@ class _TogetherWithSites:
         )
 
     def gradients_by_some(self, points: Sequence[Float[np.ndarray, " free"]]) -> list[Float[np.ndarray, " free"]]:
-        placed = [self.space.place_numpy(self.model, point) for point in points for _ in self.samples]
-        task = functools.partial(_sited_scores_of_batch, self.space, self.engine)
-        batches, starts, names = _repeated(self.samples, len(points), self.batches, self.starts, self.names)
-        found = self.executor.map(task, placed, batches, starts, names=names, again=True)
+        task = functools.partial(_sited_scores_of_batch, self.space, self.batches.engine)
+        models = [self.space.place_numpy(self.model, point) for point in points]
+        found = self.batches.ask_some(task, models, self.starts)
         self.num_engine_calls += sum(each.num_calls for each in found)
-        return _weighted(self.space, self.samples, points, [each.gradient for each in found])
+        return _weighted(self.space, self.batches.samples, points, [each.gradient for each in found])
 
 
 class _OneByOne:
@@ -269,16 +272,11 @@ def _batches_for(blocks: Sequence[Observations], engine: Engine) -> tuple[list[B
     return batches, samples
 
 
-def _repeated(samples: Sequence[_Sample], count: int, *lists: Sequence[Any]) -> list[list[Any]]:
-    """What each list has of the sampled batches, for each of so many points."""
-    return [[each[sample.number] for sample in samples] * count for each in lists]
-
-
 def _weighted(
     space: ParameterSpace,
     samples: Sequence[_Sample],
     points: Sequence[Float[np.ndarray, " free"]],
-    slopes: Sequence[Float[np.ndarray, "block free"]],
+    slopes: Sequence[Float[np.ndarray, "_ free"]],
 ) -> list[Float[np.ndarray, " free"]]:
     """At each point the gradient of all blocks, as sampled batches have it one after another."""
     size = len(samples)

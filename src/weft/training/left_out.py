@@ -12,8 +12,9 @@ from jaxtyping import Array, Float
 from weft.arrays import AnyArray
 from weft.data.observations import Observations
 from weft.inference.at_once import at_once
+from weft.inference.closed_prior import closed_covariance
 from weft.kernels import Kernel
-from weft.kernels.closed_forms import EachWithEach, closed_form, has_closed_form
+from weft.kernels.closed_forms import has_closed_form
 from weft.likelihoods import Gaussian
 from weft.linalg import inverse_of
 from weft.model import Model
@@ -93,8 +94,7 @@ def _covariance(model: Model, block: Observations, num_times: int, num_places: i
 
 def _matrix(kernel: Kernel, points: Float[np.ndarray, "point dim"], most: int) -> Float[np.ndarray, "point point"]:
     if has_closed_form(kernel):
-        pairs = EachWithEach(points[None])
-        return pairs.matrices(closed_form(kernel, pairs).value)[0]
+        return closed_covariance(kernel, points)
     count = len(points)
     return np.asarray(_compiled(kernel, np.pad(points, ((0, most - count), (0, 0)), mode="edge")))[:count, :count]
 

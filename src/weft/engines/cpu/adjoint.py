@@ -16,9 +16,8 @@ from typing import NamedTuple, no_type_check
 
 import numpy as np
 from jaxtyping import Float
-from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, borrow, multiply, plain, solve_any, transposed
+from weft.engines.cpu.blas import borrow, multiply, plain, solve_any, transposed
 from weft.engines.cpu.blocks import (
     Belief,
     add_latent_outer,
@@ -36,6 +35,7 @@ from weft.engines.cpu.blocks import (
     subtract_symmetric_read_in,
 )
 from weft.engines.cpu.filter import gather_asked, project, tell_means
+from weft.engines.cpu.inlined import inlined
 from weft.engines.cpu.rows import Batch, dot, gather, weigh
 from weft.engines.cpu.triangular import multiply_symmetric, read_inverse, solve, solve_transposed
 
@@ -60,7 +60,7 @@ class Update(NamedTuple):
     rank: int
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def accumulate_row(observed, row, centre, covered, push, variance, gradient):
     """Gradient of one row: `covered` times `push` is its weights times S times its precision, `variance` that of its smoothed f."""
@@ -76,7 +76,7 @@ def accumulate_row(observed, row, centre, covered, push, variance, gradient):
         target[j] += pull * centre[j] - push * covered[j]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def variance_of_row(frame, observed, row, adjoint, work):
     """The smoothed variance of one row's f from P_f H' and Lam_f; only for a row of no precision, which E knows nothing of."""
@@ -92,7 +92,7 @@ def variance_of_row(frame, observed, row, adjoint, work):
     return max(variance, 0.0)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def accumulate_rows(frame, batch, adjoint, work, gradient):
     """Gradient of a batch of rows from E S in work.rows_smoothed."""
@@ -126,7 +126,7 @@ def accumulate_rows(frame, batch, adjoint, work, gradient):
             accumulate_row(observed, first + i, centre, mine, observed.precision[first + i], variance, gradient)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def pull_back(frame, update, adjoint, work):
     """R and X into work, from E in work.whitened_rows."""
@@ -139,7 +139,7 @@ def pull_back(frame, update, adjoint, work):
     multiply(routines, (rank, size, size), 1.0, gain, matrix, 0.0, (work.adjoint_gain, size))
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def smooth_rows(frame, update, work):
     """E S into work, from X and the inverse blocks of C there, and P_f H' in work.covariance_read."""
@@ -152,7 +152,7 @@ def smooth_rows(frame, update, work):
     solve(routines, rank, num_bottleneck, update.factor, work.inverse_blocks, work.rows_smoothed, work.panel)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def release(frame, batch, update, adjoint, work, gradient, is_told):
     """The adjoint of `absorb`: lam and Lam before a batch of rows from those after it, in place, and if `is_told` the rows' gradient."""
@@ -185,7 +185,7 @@ def release(frame, batch, update, adjoint, work, gradient, is_told):
     subtract_symmetric_read_in(frame, work.adjoint_change, adjoint.matrix)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def smooth_bottleneck(frame, adjoint, work):
     """S, the smoothed covariance of z, into work.bottleneck_covariance from P_f H' in work.covariance_read."""
@@ -202,7 +202,7 @@ def smooth_bottleneck(frame, adjoint, work):
         work.bottleneck_covariance[j] -= work.explained[j]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def answer_few(frame, asked, start, stop, adjoint, work):
     """Answer fewer queries than the bottleneck is wide, by components' sums alone: w S w' = w H x - x Lam x', where x = P_f H'w'.
@@ -223,7 +223,7 @@ def answer_few(frame, asked, start, stop, adjoint, work):
         tell_means(frame, asked, start + i, i * num_bottleneck, work)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def answer_smoothed(frame, asked, start, stop, adjoint, work):
     """Answer the queries from `start` to `stop`, from P_f H' in work.covariance_read and the smoothed mean of z in work.bottleneck_mean."""
@@ -234,7 +234,7 @@ def answer_smoothed(frame, asked, start, stop, adjoint, work):
         project(frame, asked, start, stop, work)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def step_back(frame, sweep, step, filtered, adjoint, work, gradient, is_told):
     """The adjoint of a prediction, in place, and if `is_told` the chain's gradient; the smoothed mean into work.

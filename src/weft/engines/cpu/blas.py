@@ -5,32 +5,16 @@ An address baked into compiled code would be wrong in the next process, so every
 through them. Matrices are flat row-major arrays; Fortran sees their transposes, and the wrappers below account for that.
 """
 
+import ctypes
 from typing import NamedTuple, no_type_check
 
-import numba
 import numpy as np
 import scipy.linalg.cython_blas
 import scipy.linalg.cython_lapack
 import threadpoolctl
 from jaxtyping import Float
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import get_cython_function_address, intrinsic
 
-from weft.engines.cpu.inlined import inlined_options
-
-# No unsafe assumption about NaN or infinity: failures are found by looking for them. Only kernels call these functions: wrappers by which
-# Python could are a fifth of what there is to compile.
-OPTIONS = {
-    "nogil": True,
-    "error_model": "numpy",
-    "fastmath": {"reassoc", "contract", "nsz"},
-    "forceinline": True,
-    "no_cpython_wrapper": True,
-    "no_cfunc_wrapper": True,
-    **inlined_options(numba.__version__),
-}
-
+from weft.engines.cpu.inlined import inlined, intrinsic
 
 # OpenBLAS for processors with AVX-512 multiplies small matrices without packing them first, at full speed, where a product has at
 # most so many multiplications, or (with the second matrix transposed) its result so many numbers. A larger product goes through
@@ -54,11 +38,17 @@ class Routines(NamedTuple):
     panels: int
 
 
+_NAME = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+_POINTER = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
 def _address(module: str, name: str) -> int:
     capsule = getattr(scipy.linalg, module).__pyx_capi__[name]
     if "int *" not in repr(capsule):
         raise ImportError(f"SciPy's {name} does not take 32-bit integers ({capsule!r}); use another engine than 'cpu'")
-    return get_cython_function_address(f"scipy.linalg.{module}", name)
+    return _POINTER(capsule, _NAME(capsule))
 
 
 def _faster_in_panels() -> bool:
@@ -86,6 +76,9 @@ RIGHT = np.uint8(ord("R"))
 @no_type_check
 def call_fortran(typing_context, address, arguments):
     """Call the Fortran routine at `address`: pointers (unsigned) as they are, every number by reference, integers as 32 bits."""
+    from llvmlite import ir
+    from numba import types
+
     signature = types.void(address, arguments)
 
     def generate(context, builder, signature, values):
@@ -118,6 +111,8 @@ def borrow(typing_context, arrays):
     Every slice of an owned array counts references atomically, which costs a kernel on small matrices a fifth of its time, and more
     where two threads count on the same array. The caller keeps the arrays alive.
     """
+    from llvmlite import ir
+    from numba import types
 
     def strip(builder, kind, value):
         if isinstance(kind, types.Array):
@@ -144,19 +139,19 @@ class Factor(NamedTuple):
     is_transposed: bool
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def plain(numbers, stride):
     return Factor(numbers, stride, False)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def transposed(numbers, stride):
     return Factor(numbers, stride, True)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def multiply(routines, shape, alpha, left, right, beta, target):
     """target[m, n] = alpha left[m, k] right[k, n] + beta target for `shape` (m, n, k); `target` is its numbers and its stride."""
@@ -191,7 +186,7 @@ def multiply(routines, shape, alpha, left, right, beta, target):
         )
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def add_gram(routines, n, k, alpha, a, beta, c):
     """Lower triangle of c[n, n] = alpha a' a + beta c for a[k, n]; in panels, a little beyond it."""
@@ -207,7 +202,7 @@ def add_gram(routines, n, k, alpha, a, beta, c):
         multiply(routines, shape, alpha, transposed(a[first:], n), plain(a, n), beta, (c[first * n :], n))
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def factor(routines, n, a, info):
     """Upper triangle of a[n, n] becomes C with C' C = a; whether that worked."""
@@ -215,7 +210,7 @@ def factor(routines, n, a, info):
     return info[0] == 0
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def solve_any(routines, m, n, c, b):
     """b[m, n] becomes C^-1 b for upper triangular C[m, m] of any condition."""
@@ -225,7 +220,7 @@ def solve_any(routines, m, n, c, b):
     )
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def solve_any_transposed(routines, m, n, c, b):
     """b[m, n] becomes C'^-1 b for upper triangular C[m, m] of any condition."""
@@ -235,7 +230,7 @@ def solve_any_transposed(routines, m, n, c, b):
     )
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def orthogonalise(routines, m, n, stack, stride, work):
     """QR of the column-major stack[m, n] in place: R in its upper triangle."""

@@ -9,9 +9,9 @@ from typing import NamedTuple, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int
-from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, Routines
+from weft.engines.cpu.blas import Routines
+from weft.engines.cpu.inlined import inlined
 
 
 class Structure(NamedTuple):
@@ -70,7 +70,7 @@ class Quarters(NamedTuple):
 STRIP = 8
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def mirror(size, matrix):
     """Copy the lower triangle onto the upper one, in strips of rows: three times as fast as element by element."""
@@ -85,7 +85,7 @@ def mirror(size, matrix):
             matrix[j * size + i] = matrix[i * size + j]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def mirror_strip(size, matrix, top, first, last):
     """Copy columns `first` to `last` of a strip of rows onto the strip of columns."""
@@ -102,7 +102,7 @@ def mirror_strip(size, matrix, top, first, last):
         y[7] = x[7 * size]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def copy(length, source, target):
     """The first `length` numbers; a loop, because a slice assignment compiles into far more than a copy."""
@@ -110,21 +110,21 @@ def copy(length, source, target):
         target[j] = source[j]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def clear(length, target):
     for j in range(length):
         target[j] = 0.0
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def vector_of(vectors, number, length):
     first = vectors.first + number * vectors.stride
     return vectors.numbers[first : first + length]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def mix(matrix, latent, source, target, length):
     """`latent` vectors of `target` become latent-matrix combinations of those of `source`."""
@@ -166,7 +166,7 @@ def mix(matrix, latent, source, target, length):
                         y[j] += a * x[j]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def quarters(matrix, upper, lower, width):
     """The vectors that begin at `upper` and `lower`, and those right of them."""
@@ -178,7 +178,7 @@ def quarters(matrix, upper, lower, width):
     )
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def move_two(length, rows, columns, block):
     """A x A' for a 2 x 2 of vectors, with the matrix of the rows' component on the left and the columns' on the right."""
@@ -192,7 +192,7 @@ def move_two(length, rows, columns, block):
         z[j], w[j] = c * one + d * three, c * two + d * four
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def dots_of_two(length, columns, block, other):
     """Inner products of the two rows of a block, mixed by the columns' matrix, with the two rows of another.
@@ -213,7 +213,7 @@ def dots_of_two(length, columns, block, other):
     return i, k, m, n
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def mix_rows(frame, matrix, pair, first, source, mixed):
     """The rows of `mixed` become those of one pseudo-point of the first component, times the transpose of the second's matrix.
@@ -229,7 +229,7 @@ def mix_rows(frame, matrix, pair, first, source, mixed):
         mix(mine, structure.latent[columns], row, target, width)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def move_block(frame, matrix, pair, target, mixed):
     """The block of a pair of components between the two components' matrices, in place."""
@@ -256,7 +256,7 @@ def move_block(frame, matrix, pair, target, mixed):
             mix(rows, latent, Vectors(mixed, 0, size), Vectors(target, first, pseudo * size), length)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def move_covariance(frame, matrix, noise, covariance, mixed):
     """In place, covariance = A covariance A' + Q, where A and Q act on the latent dimensions alone."""
@@ -273,7 +273,7 @@ def move_covariance(frame, matrix, noise, covariance, mixed):
     mirror(size, covariance)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def move_symmetric(frame, matrix, symmetric, mixed):
     """In place, A symmetric A', where A acts on the latent dimensions alone."""
@@ -283,7 +283,7 @@ def move_symmetric(frame, matrix, symmetric, mixed):
     mirror(frame.size, symmetric)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def move_block_with_dots(frame, matrix, pair, filtered, target, mixed, gradient):
     """`move_block`; subtract the inner products of its intermediate rows with those of `filtered` from `gradient`."""
@@ -328,7 +328,7 @@ def move_block_with_dots(frame, matrix, pair, filtered, target, mixed, gradient)
             mix(rows, latent, Vectors(mixed, 0, size), Vectors(target, first, pseudo * size), length)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def move_adjoint(frame, matrix, filtered, adjoint, mixed, gradient):
     """In place, adjoint = A' adjoint A; subtract trace-over-places of (adjoint A filtered) from `gradient`.
@@ -343,7 +343,7 @@ def move_adjoint(frame, matrix, filtered, adjoint, mixed, gradient):
     mirror(frame.size, adjoint)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def move_means(frame, matrix, width, source, target):
     """target[state, width] = A source[state, width]; the two must differ."""
@@ -354,7 +354,7 @@ def move_means(frame, matrix, width, source, target):
         mix(mine, structure.latent[p], Vectors(source, first, length), Vectors(target, first, length), length)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def read_rows(frame, width, source, target):
     """target[bottleneck, width] = H source[state, width]."""
@@ -382,7 +382,7 @@ def read_rows(frame, width, source, target):
             clear(length, y)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def read_columns(frame, count, source, target):
     """target[count, bottleneck] = source[count, state] H'."""
@@ -409,7 +409,7 @@ def read_columns(frame, count, source, target):
                 clear(pseudo, target[i * num_bottleneck + bottleneck :])
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def add_read_in(frame, width, source, target):
     """target[state, width] += H' source[bottleneck, width]."""
@@ -427,7 +427,7 @@ def add_read_in(frame, width, source, target):
                     y[j] += h * x[j]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def subtract_read_in_rows(frame, count, source, target):
     """target[count, state] -= source[count, bottleneck] H."""
@@ -445,7 +445,7 @@ def subtract_read_in_rows(frame, count, source, target):
                     y[j] -= h * x[j]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def subtract_symmetric_read_in(frame, source, target):
     """Subtract H' source + source' H, for source[bottleneck, state]: its rows, then its columns below the diagonal, then the mirror."""
@@ -470,7 +470,7 @@ def subtract_symmetric_read_in(frame, source, target):
     mirror(size, target)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def subtract_strip(size, h, source, first, target):
     """Subtract a strip of rows, times h, from the columns of `target` that start at `first`, from the diagonal down."""
@@ -487,7 +487,7 @@ def subtract_strip(size, h, source, first, target):
         y[7] -= h * x[7 * size]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def add_latent_trace(frame, alpha, matrix, gradient):
     """Add alpha times the trace over places of `matrix` to `gradient`."""
@@ -502,7 +502,7 @@ def add_latent_trace(frame, alpha, matrix, gradient):
                 gradient[structure.matrix[p] + d * latent + e] += alpha * total
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def add_latent_outer(frame, alpha, left, right, gradient):
     """Add alpha times the trace over places of left right' to `gradient`."""

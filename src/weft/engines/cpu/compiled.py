@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Compiled kernels: built once a machine, kept on disk, and found there by later processes."""
+"""Compiled kernels: built once a machine, kept on disk, and found there by later processes, which need no numba to run them."""
 
 import contextlib
 import functools
 import hashlib
-import inspect
+import importlib.metadata
 import os
 import pathlib
 import subprocess
@@ -13,18 +13,16 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import platformdirs
-from jaxtyping import Float, Int, Int32
-from numba.core.event import Event, Listener, install_listener
+from jaxtyping import Float
 
 from weft.collecting import without_collecting
 from weft.engines.cpu.adjoint import Gradient, run_backward
-from weft.engines.cpu.blas import OPTIONS
 from weft.engines.cpu.blocks import Adjoint, Belief, Frame
 from weft.engines.cpu.draws import Draws, KeptDraws, run_draws_backward, run_draws_forward
 from weft.engines.cpu.filter import Kept, Series, Stretch, run_forward
+from weft.engines.cpu.machine_code import Kernel, MachineCode, may_be_kept, name_of_processor, words_of
 from weft.engines.cpu.places import AtPlaces, KeptAtPlaces, PlaceSlopes, PlaceWork, run_at_places
 from weft.engines.cpu.rows import Observed
 from weft.engines.cpu.switches import (
@@ -44,9 +42,6 @@ try:
 except ImportError:
     # Windows has none; there whoever comes at the same time compiles the same, and the last to end is kept.
     fcntl = None  # type: ignore[assignment]
-
-# numba's settings are set when it is imported, which a type checker cannot see.
-SETTINGS: Any = numba.config
 
 
 class Kernels(NamedTuple):
@@ -103,82 +98,107 @@ def place_kernel() -> Callable[..., tuple[float, int]]:
 def _place_kernel() -> Callable[..., tuple[float, int]]:
     # Whoever learns then answers, by the sweeps.
     with _loading() as folder, _compiled_meanwhile(folder, "run_backward"):
-        return _compile(run_at_places, (AtPlaces, KeptAtPlaces, PlaceWork, PlaceSlopes))
+        return _compile(folder, run_at_places, (AtPlaces, KeptAtPlaces, PlaceWork, PlaceSlopes), "dq")
 
 
 @functools.cache
 def _kernels() -> Kernels:
     with _loading() as folder:
         with _compiled_meanwhile(folder, "run_backward"):
-            forward = _compile(run_forward, (Frame, Series, Work, Stretch, Kept, Belief, bool, bool))
-        return Kernels(forward, _backward())
+            kinds = (Frame, Series, Work, Stretch, Kept, Belief, bool, bool)
+            forward = _compile(folder, run_forward, kinds, "dq")
+        return Kernels(forward, _backward(folder))
 
 
-def _backward() -> Callable[..., None]:
-    return _compile(run_backward, (Frame, Series, Work, Stretch, Kept, Adjoint, Gradient, bool))
+def _backward(folder: pathlib.Path | None) -> Callable[..., None]:
+    return _compile(folder, run_backward, (Frame, Series, Work, Stretch, Kept, Adjoint, Gradient, bool), "")
 
 
 def keep_backward() -> None:
     """Compile the sweep back and leave it in the folder: what the process of `_compiled_meanwhile` is started for."""
-    with _loading():
-        _backward()
+    with _loading() as folder:
+        _backward(folder)
 
 
 @functools.cache
 def _switch_kernels() -> SwitchKernels:
-    with _loading():
+    with _loading() as folder:
+        forward = (Frame, SwitchedSeries, Work, Stretch, Kept, Belief, bool, bool)
+        backward = (Frame, SwitchedSeries, Work, Stretch, Kept, Adjoint, Gradient, bool)
         return SwitchKernels(
-            _compile(find_switches, (Observed, int, Met, Switches)),
+            _compile(folder, find_switches, (Observed, int, Met, Switches), "q"),
             Kernels(
-                _compile(run_forward_by_switches, (Frame, SwitchedSeries, Work, Stretch, Kept, Belief, bool, bool)),
-                _compile(
-                    run_backward_by_switches, (Frame, SwitchedSeries, Work, Stretch, Kept, Adjoint, Gradient, bool)
-                ),
+                _compile(folder, run_forward_by_switches, forward, "dq"),
+                _compile(folder, run_backward_by_switches, backward, ""),
             ),
         )
 
 
 @functools.cache
 def _draw_kernels() -> DrawKernels:
-    with _loading():
+    with _loading() as folder:
+        forward = (Frame, Series, Work, Stretch, KeptDraws, Draws, Belief, bool)
+        backward = (Frame, Series, Stretch, KeptDraws, Draws, NUMBERS, NUMBERS)
         return DrawKernels(
-            _compile(run_draws_forward, (Frame, Series, Work, Stretch, KeptDraws, Draws, Belief, bool)),
-            _compile(run_draws_backward, (Frame, Series, Stretch, KeptDraws, Draws, NUMBERS, NUMBERS)),
+            _compile(folder, run_draws_forward, forward, "q"),
+            _compile(folder, run_draws_backward, backward, ""),
         )
 
 
-def _compile(function: Callable, kinds: tuple[Any, ...]) -> Callable:
-    """`function` compiled for arguments of these kinds."""
-    options: Any = OPTIONS | {
-        "no_cpython_wrapper": False,
-        "cache": bool(SETTINGS.CACHE_DIR),
-        # numba's own: what is inlined in this one becomes machine code here.
-        "pipeline_class": None,
-    }
-    dispatcher: Any = numba.njit(**options)(function)
-    with _alone(SETTINGS.CACHE_DIR, function.__name__):
-        dispatcher.compile(tuple(numba.typeof(_example(kind)) for kind in kinds))
-    # A call with other types is a mistake here, not a wish for half a minute of compiling.
-    dispatcher.disable_compile()
-    return dispatcher
+def _compile(folder: pathlib.Path | None, function: Callable, kinds: tuple[Any, ...], returns: str) -> Callable:
+    """`function` for arguments of these kinds, which returns numbers of these kinds (see `Kernel`): as it is kept, else compiled."""
+    with _alone(folder, function.__name__):
+        code = _machine_code(folder, function, kinds, returns) if may_be_kept() else None
+        if code is not None:
+            return Kernel(code, kinds, returns)
+        from weft.engines.cpu.by_numba import compile_by_numba
+
+        return compile_by_numba(function, kinds, "" if folder is None else str(folder))
+
+
+def _machine_code(
+    folder: pathlib.Path | None, function: Callable, kinds: tuple[Any, ...], returns: str
+) -> MachineCode | None:
+    """None where numba has to keep it (see `compile_alone`)."""
+    takes = words_of(kinds, returns)
+    if folder is not None and (code := MachineCode.read(_path(folder, function.__name__), takes)) is not None:
+        return code
+    from weft.engines.cpu.by_numba import compile_alone
+
+    code = compile_alone(function, kinds)
+    if code is not None and folder is not None:
+        with contextlib.suppress(OSError):
+            code.write(_path(folder, function.__name__), takes)
+    return code
+
+
+def _path(folder: pathlib.Path, name: str) -> pathlib.Path:
+    return folder / f"{name}-{name_of_processor()}.code"
+
+
+def _is_kept(folder: pathlib.Path, name: str) -> bool:
+    """Whether the kernel of this name is there, as machine code or as numba keeps it."""
+    return (may_be_kept() and _path(folder, name).exists()) or any(folder.rglob(f"*.{name}-*.nbi"))
 
 
 @contextlib.contextmanager
-def _alone(folder: str, name: str) -> Iterator[None]:
+def _alone(folder: pathlib.Path | None, name: str) -> Iterator[None]:
     """One process at a time has the kernel of this name: those that come meanwhile wait, and then find it in the folder.
 
     A process that ends, however it does, lets go. Where files cannot be locked nobody waits.
     """
     with contextlib.ExitStack() as stack:
-        if fcntl is not None and folder:
+        if fcntl is not None and folder is not None:
             with contextlib.suppress(OSError):
-                file = stack.enter_context((pathlib.Path(folder) / f"{name}.lock").open("w"))
+                file = stack.enter_context((folder / f"{name}.lock").open("w"))
                 fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 KERNEL_FILES = (
     "inlined",
+    "by_numba",
+    "machine_code",
     "blas",
     "lanes",
     "blocks",
@@ -192,34 +212,6 @@ KERNEL_FILES = (
     "draws",
     "compiled",
 )
-DTYPES: dict[Any, Any] = {Float: np.float64, Int: np.int64, Int32: np.int32}
-
-
-def _example(kind: Any) -> Any:
-    """Something of this kind: a number, an array as its annotation says, or a tuple of such things by name."""
-    if kind in (int, bool):
-        return kind()
-    if hasattr(kind, "_fields"):
-        return kind(*(_example(inner) for inner in inspect.get_annotations(kind).values()))
-    return np.zeros((1,) * len(kind.dim_str.split()), dtype=DTYPES[kind.dtype])
-
-
-class _Notice(Listener):
-    """Says once that something is compiled, when numba begins to; what is loaded from disk is not."""
-
-    def __init__(self) -> None:
-        self.said = False
-
-    def on_start(self, event: Event) -> None:
-        if not self.said:
-            print(
-                "weft: compiling the cpu engine, once on this machine (up to half a minute)",
-                file=sys.stderr,
-                flush=True,
-            )
-        self.said = True
-
-    def on_end(self, event: Event) -> None: ...
 
 
 def source_digest() -> str:
@@ -228,12 +220,12 @@ def source_digest() -> str:
     And with numba's version: of two environments on one machine each would throw away what the other has compiled.
     """
     sources = (pathlib.Path(__file__).with_name(f"{name}.py").read_bytes() for name in KERNEL_FILES)
-    return hashlib.sha256(b"".join([numba.__version__.encode(), *sources])).hexdigest()[:16]
+    return hashlib.sha256(b"".join([importlib.metadata.version("numba").encode(), *sources])).hexdigest()[:16]
 
 
 def cache_folder() -> pathlib.Path | None:
     """A folder for compiled kernels that can be written: under NUMBA_CACHE_DIR if set, else the user's cache; None if neither can."""
-    root = pathlib.Path(SETTINGS.CACHE_DIR or platformdirs.user_cache_path("weft"))
+    root = pathlib.Path(os.environ.get("NUMBA_CACHE_DIR") or platformdirs.user_cache_path("weft"))
     folder = root / f"kernels-{source_digest()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -249,7 +241,7 @@ def _compiled_meanwhile(folder: pathlib.Path | None, name: str) -> Iterator[None
     What that process cannot do, for whatever reason, is not in the folder afterwards, and is done here.
     """
     is_frozen = getattr(sys, "frozen", False)
-    if folder is None or is_frozen or processors_of_process() < 2 or any(folder.rglob(f"*.{name}-*.nbi")):
+    if folder is None or is_frozen or processors_of_process() < 2 or _is_kept(folder, name):
         yield
         return
     command = [sys.executable, "-c", f"from {__name__} import keep_backward; keep_backward()"]
@@ -266,11 +258,6 @@ def _compiled_meanwhile(folder: pathlib.Path | None, name: str) -> Iterator[None
 
 @contextlib.contextmanager
 def _loading() -> Iterator[pathlib.Path | None]:
-    """Point numba at the cache folder meanwhile, which is handed out, and say so if anything is compiled."""
-    before, folder = SETTINGS.CACHE_DIR, cache_folder()
-    SETTINGS.CACHE_DIR = "" if folder is None else str(folder)
-    try:
-        with timing("compile"), without_collecting(), install_listener("numba:compile", _Notice()):
-            yield folder
-    finally:
-        SETTINGS.CACHE_DIR = before
+    """The folder that kernels are kept in."""
+    with timing("compile"), without_collecting():
+        yield cache_folder()

@@ -8,11 +8,11 @@ from typing import NamedTuple, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int
-from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, borrow, multiply, plain, solve_any_transposed, transposed
+from weft.engines.cpu.blas import borrow, multiply, plain, solve_any_transposed, transposed
 from weft.engines.cpu.blocks import Belief, add_read_in, clear, copy, move_covariance, move_means, read_rows
 from weft.engines.cpu.filter import absorb
+from weft.engines.cpu.inlined import inlined
 from weft.engines.cpu.rows import Batch, gather
 from weft.engines.cpu.triangular import solve_transposed
 
@@ -39,7 +39,7 @@ class Draws(NamedTuple):
     residuals: Float[np.ndarray, " chunk*draw"]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def whitened_residuals(frame, batch, draws, work, target):
     """Rows (into work.row_weights) and, for every draw, residuals from its mean of z, times the root of the precision."""
@@ -57,7 +57,7 @@ def whitened_residuals(frame, batch, draws, work, target):
             weights[i * num_bottleneck + j] *= root
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def compressed_residuals(frame, batch, draws, work, target):
     """Solve E'c = sum over rows of weight times residual for c, with the triangular E that `absorb` left."""
@@ -73,7 +73,7 @@ def compressed_residuals(frame, batch, draws, work, target):
     solve_any_transposed(frame.routines, num_bottleneck, width, work.whitened_rows, target)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def absorb_draws(frame, batch, draws, mean, rank, gain, innovation, work):
     """Condition every draw's mean on its values of a batch, by Z in `gain` and what else `absorb` left; a into `innovation`."""
@@ -129,7 +129,7 @@ def run_draws_forward(frame, series, work, stretch, kept, draws, belief, keep):
     return -1
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def answer_draws(frame, series, i, centre, width, answer):
     """Answer the queries of step i by every draw's mean of z."""

@@ -13,10 +13,10 @@ from typing import NamedTuple, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int
-from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, add_gram, borrow, multiply, plain
+from weft.engines.cpu.blas import add_gram, borrow, multiply, plain
 from weft.engines.cpu.blocks import Belief, copy, mirror, move_covariance, move_means, read_columns, read_rows
+from weft.engines.cpu.inlined import inlined
 from weft.engines.cpu.rows import Batch, Observed, compress_by_gram, compress_by_rotation, dot, whiten
 from weft.engines.cpu.triangular import factor_and_invert, multiply_symmetric, solve_transposed
 from weft.engines.cpu.work import Work
@@ -88,7 +88,7 @@ class Kept(NamedTuple):
     rank: Int[np.ndarray, " slot"]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def condition(frame, rank, gain, factor, work):
     """Whiten by W: `gain` becomes Z, `factor` C, work.innovation a. Whether it worked, and log det C + |a|^2 / 2."""
@@ -108,7 +108,7 @@ def condition(frame, rank, gain, factor, work):
     return np.isfinite(loss), loss
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def remaining_variance(frame, rank, gain, work):
     """Trace of the bottleneck's covariance after conditioning."""
@@ -120,7 +120,7 @@ def remaining_variance(frame, rank, gain, work):
     return total
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def absorb(frame, batch, belief, gain, factor, work):
     """Condition on a batch of rows, in place: whether it worked, log factor, rank.
@@ -161,7 +161,7 @@ def absorb(frame, batch, belief, gain, factor, work):
     return True, -loss - remainder / 2, rank
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def gather_asked(asked, start, stop, num_bottleneck, weights):
     """The weights of queries, one after another."""
@@ -169,7 +169,7 @@ def gather_asked(asked, start, stop, num_bottleneck, weights):
         copy(num_bottleneck, asked.weights[asked.place[start + i] * num_bottleneck :], weights[i * num_bottleneck :])
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def tell_means(frame, asked, query, first, work):
     """Answer a query, whose weights begin at `first` in work.row_weights, by the components' means in work.bottleneck_mean."""
@@ -180,7 +180,7 @@ def tell_means(frame, asked, query, first, work):
         asked.mean[query * len(structure.latent) + p] = mean
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def project(frame, asked, start, stop, work):
     """Answer the queries from `start` to `stop` by work.bottleneck_mean and work.bottleneck_covariance."""
@@ -213,7 +213,7 @@ def project(frame, asked, start, stop, work):
                     asked.total_variance[first + i] = variance
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def keep_update(frame, kept, slot, rank, is_compressed, mean, work):
     """What `absorb` left in `work`, and the filtered mean, into a slot."""
@@ -228,7 +228,7 @@ def keep_update(frame, kept, slot, rank, is_compressed, mean, work):
             copy(rank * num_bottleneck, work.whitened_rows, target)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def answer_filtered(frame, series, i, belief, work):
     """Answer the queries of step i by what was seen so far."""

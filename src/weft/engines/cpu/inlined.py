@@ -1,65 +1,58 @@
 # SPDX-License-Identifier: MIT
-"""How functions are compiled that only kernels call: within these, and nowhere else.
+"""Functions of which kernels are made: marked here, and compiled by `by_numba` where a kernel that calls them is.
 
-numba optimises a function together with all that it calls and makes machine code of it, before whoever calls it is optimised with it once
-more. The functions of the kernels are inlined wherever they are called and are never called otherwise, so that most of what compiling
-took went into code that nobody runs.
-
-Where numba keeps its code is no part of what it promises, so this is done with versions it was tried with alone; with others, kernels
-are compiled as numba does it: the same code, in twice the time.
+A process that finds its kernels on disk compiles nothing, and imports no numba: that and what numba sets up took it a second.
 """
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import Any, final
 
-from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler
-
-__all__ = ["inlined_options"]
-
-# The lowest is that of pyproject.toml, which `make lowest` tries.
-_FIRST_TRIED, _LAST_TRIED = (0, 61), (0, 68)
+__all__ = ["Inlined", "Intrinsic", "called", "inlined", "intrinsic"]
 
 
-class _WithoutEnvironments:
-    """A code generator to which a function tells where its Python objects are: of one that is nowhere in memory, to nobody."""
+@final
+class Inlined:
+    """A function that only kernels call, and what numba knows it by; `py_func` is as it is written."""
 
-    def __init__(self, codegen: Any):
-        self._codegen = codegen
+    def __init__(self, py_func: Callable, **options: Any):
+        self.py_func = py_func
+        self._options = options
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._codegen, name)
+    @functools.cached_property
+    def _dispatcher(self) -> Any:
+        from weft.engines.cpu.by_numba import make_dispatcher
 
-    def set_env(self, name: str, environment: Any) -> None: ...
-
-
-class _InlinedLibrary(JITCodeLibrary):
-    """Code to be linked into that of others, as it was written: they optimise it, and make machine code of it."""
+        return make_dispatcher(self.py_func, **self._options)
 
     @property
-    def codegen(self) -> Any:
-        return _WithoutEnvironments(self._codegen)
-
-    def get_pointer_to_function(self, name: str) -> int:
-        """None: there is no machine code."""
-        self._ensure_finalized()
-        return 0
-
-    def _optimize_final_module(self) -> None: ...
-
-    def _finalize_final_module(self) -> None:
-        self._finalize_dynamic_globals()
-        self._finalized = True
+    def _numba_type_(self) -> Any:
+        return self._dispatcher._numba_type_
 
 
-class _Inlined(Compiler):
-    """numba's own compiler, with another place for what comes out of it."""
+@final
+class Intrinsic:
+    """What kernels do that numba has no words for: `make` gives the signature and what writes the code, as for numba's `intrinsic`."""
 
-    def define_pipelines(self) -> list[Any]:
-        self.state.library = _InlinedLibrary(self.state.targetctx.codegen(), self.state.func_id.func_qualname)
-        return super().define_pipelines()
+    def __init__(self, make: Callable):
+        self._make = make
+
+    @functools.cached_property
+    def _numba_type_(self) -> Any:
+        from weft.engines.cpu.by_numba import type_of_intrinsic
+
+        return type_of_intrinsic(self._make)
 
 
-def inlined_options(version: str) -> dict[str, Any]:
-    """Options of `numba.njit` that do this; none where numba is of a version it was not tried with."""
-    major, minor = version.split(".")[:2]
-    return {"pipeline_class": _Inlined} if _FIRST_TRIED <= (int(major), int(minor)) <= _LAST_TRIED else {}
+def inlined(function: Callable) -> Inlined:
+    """Compiled within whatever kernel calls it, wherever it does."""
+    return Inlined(function)
+
+
+def called(function: Callable) -> Inlined:
+    """Compiled once in a kernel that calls it from several places: written out at each it takes far longer to compile than it saves."""
+    return Inlined(function, forceinline=False)
+
+
+def intrinsic(make: Callable) -> Intrinsic:
+    return Intrinsic(make)

@@ -4,11 +4,8 @@
 from typing import no_type_check
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
 
-from weft.engines.cpu.blas import OPTIONS
+from weft.engines.cpu.inlined import inlined, intrinsic
 
 LANES = 8
 HALF = LANES // 2
@@ -18,10 +15,14 @@ BYTES = np.uintp(8 * LANES)
 @no_type_check
 def _in_lanes(count, combine):
     """`combine` of a number and `count` numbers at each of two addresses, stored at the second address."""
-    kind = ir.VectorType(ir.DoubleType(), count)
 
     @intrinsic
     def operation(typing_context, number, source, target):
+        from llvmlite import ir
+        from numba import types
+
+        kind = ir.VectorType(ir.DoubleType(), count)
+
         def generate(context, builder, signature, values):
             number, source, target = values
             nothing, zero = ir.Constant(kind, ir.Undefined), ir.Constant(ir.IntType(32), 0)
@@ -52,7 +53,7 @@ _scale_all, _scale_half = _in_lanes(LANES, _scaled), _in_lanes(HALF, _scaled)
 _subtract_all, _subtract_half = _in_lanes(LANES, _less_scaled), _in_lanes(HALF, _less_scaled)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def scale(length, number, source, target):
     """Write number times source to the target."""
@@ -67,7 +68,7 @@ def scale(length, number, source, target):
         target[j] = number * source[j]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def subtract_padded(length, number, source, target):
     """Subtract number times source from the target, and perhaps so on up to a whole number of HALF: both must have room."""

@@ -16,18 +16,15 @@ Back, from lam and Lam after the step (Bryson and Frazier): with u = r V^-1 a - 
 and the slope in the variance of a row's noise is (u^2 - D) / 2.
 """
 
-from typing import Any, NamedTuple, no_type_check
+from typing import NamedTuple, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int, Int32
-from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, Routines, add_gram, borrow, multiply, plain, transposed
+from weft.engines.cpu.blas import Routines, add_gram, borrow, multiply, plain, transposed
 from weft.engines.cpu.blocks import clear, copy, mirror
+from weft.engines.cpu.inlined import called, inlined
 from weft.engines.cpu.triangular import factor_and_invert, multiply_symmetric, solve_transposed
-
-# Products and solves are called from several places here; written out at each they would take far longer to compile than they save.
-CALLED: Any = OPTIONS | {"forceinline": False}
 
 __all__ = ["AtPlaces", "KeptAtPlaces", "PlaceSlopes", "PlaceWork", "run_at_places"]
 
@@ -91,34 +88,34 @@ class PlaceWork(NamedTuple):
     innovation: Float[np.ndarray, " place"]
 
 
-@njit(**CALLED)
+@called
 @no_type_check
 def product(routines, shape, left, right, target):
     multiply(routines, shape, 1.0, left, right, 0.0, target)
 
 
-@njit(**CALLED)
+@called
 @no_type_check
 def whiten(routines, count, columns, work, target):
     """V'^-1 target[count, columns]."""
     solve_transposed(routines, count, columns, work.square, work.inverse, target, work.panel)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def add_scaled(length, number, source, target):
     for j in range(length):
         target[j] += number * source[j]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def set_scaled(length, number, source, target):
     for j in range(length):
         target[j] = number * source[j]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def inner_product(length, left, right):
     total = 0.0
@@ -127,7 +124,7 @@ def inner_product(length, left, right):
     return total
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def combine_rows(num_latent, width, matrix, across, source, target):
     """Rows of `target`, `width` numbers each, are those of `source` combined by matrix[latent, latent], or its transpose."""
@@ -146,7 +143,7 @@ def combine_rows(num_latent, width, matrix, across, source, target):
             clear(width, mine)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def condition(problem, t, work, kept):
     """Take the rows of time t into work.matrix and work.mean: whether it worked, and the log factor."""
@@ -196,7 +193,7 @@ def condition(problem, t, work, kept):
     return np.isfinite(loss), -loss
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def keep_rows(problem, t, count, present, work, kept):
     """What the way back needs of the rows of time t: r V^-1 of the identity, of a and of Z."""
@@ -218,7 +215,7 @@ def keep_rows(problem, t, count, present, work, kept):
         add_scaled(k + 1, work.innovation[k], root[k * count :], pull)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def move(problem, t, work, kept):
     """From work.matrix and work.mean, as filtered at time t, to what is expected a step later."""
@@ -235,7 +232,7 @@ def move(problem, t, work, kept):
     add_prior(problem, noise, work.matrix)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def add_prior(problem, between, matrix):
     """Add, for latent dimensions of one component, between[latent, latent] times the covariance of the places."""
@@ -251,7 +248,7 @@ def add_prior(problem, between, matrix):
                     add_scaled(num_places, number, covariance[i * num_places :], target)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def pull_rows(problem, t, lam, work, kept, slopes):
     """Take lam and Lam (work.matrix) back through the rows of time t, with the slopes in the variances of their noise."""
@@ -295,7 +292,7 @@ def pull_rows(problem, t, lam, work, kept, slopes):
                 add_scaled(num_places, -h, turned[j * num_places :], work.matrix[j * size + b * num_places :])
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def gather(problem, between, lam, work, of_between, of_covariance):
     """Slopes in what `add_prior` added, from V = lam lam' - Lam: half of V's sums with the covariances, and of V itself."""
@@ -320,7 +317,7 @@ def gather(problem, between, lam, work, of_between, of_covariance):
             of_between[a * num_latent + b] += total / 2
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def pull_move(problem, t, lam, work, kept, slopes):
     """Take lam and Lam back through the step from time t to the next, with the slopes in its matrices."""

@@ -8,10 +8,10 @@ from typing import NamedTuple, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int
-from numba import njit
 
-from weft.engines.cpu.blas import OPTIONS, add_gram, factor, orthogonalise
+from weft.engines.cpu.blas import add_gram, factor, orthogonalise
 from weft.engines.cpu.blocks import clear, copy
+from weft.engines.cpu.inlined import inlined
 from weft.engines.cpu.lanes import scale
 
 # A Gram matrix knows directions without information only to its own rounding: this many units of it are added before factoring.
@@ -39,7 +39,7 @@ class Batch(NamedTuple):
     stop: int
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def gather(batch, num_bottleneck, target):
     """target[row, bottleneck] = weights of the rows."""
@@ -49,7 +49,7 @@ def gather(batch, num_bottleneck, target):
         copy(num_bottleneck, observed.weights[place:], target[(row - start) * num_bottleneck :])
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def dot(length, left, left_first, right, right_first):
     x = left[left_first : left_first + length]
@@ -60,7 +60,7 @@ def dot(length, left, left_first, right, right_first):
     return total
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def weigh(batch, num_bottleneck, target):
     """target[row, bottleneck] = weights of the rows, times the root of their precision."""
@@ -70,7 +70,7 @@ def weigh(batch, num_bottleneck, target):
         scale(num_bottleneck, np.sqrt(observed.precision[row]), weights, target[(row - start) * num_bottleneck :])
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def whiten(batch, num_bottleneck, centre, target, residuals):
     """`weigh`, and the rows' residuals from `centre` times the same roots."""
@@ -82,7 +82,7 @@ def whiten(batch, num_bottleneck, centre, target, residuals):
         residuals[row - start] = np.sqrt(observed.precision[row]) * residual
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def compress_by_gram(frame, batch, work):
     """E as a Cholesky factor of the rows' Gram matrix: fast, and exact where no direction is without information.
@@ -125,7 +125,7 @@ def compress_by_gram(frame, batch, work):
     return True, max(remainder, 0.0), error, lost
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def substitute(size, upper, vector):
     """The vector becomes upper'^-1 vector."""
@@ -137,7 +137,7 @@ def substitute(size, upper, vector):
             vector[i] -= row[i] * x
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def compress_by_rotation(frame, batch, work):
     """E as the triangular factor of the rows themselves, chunk after chunk: half the speed, all the digits. The remainder."""

@@ -20,12 +20,12 @@ from typing import Any, NamedTuple, no_type_check
 
 import numpy as np
 from jaxtyping import Float, Int
-from numba import njit
 
 from weft.engines.cpu.adjoint import accumulate_row, accumulate_rows, release, run_backward
-from weft.engines.cpu.blas import OPTIONS, add_gram, factor, multiply, plain, solve_any, transposed
+from weft.engines.cpu.blas import add_gram, factor, multiply, plain, solve_any, transposed
 from weft.engines.cpu.blocks import clear, copy
 from weft.engines.cpu.filter import Asked, Sweep, absorb, run_forward
+from weft.engines.cpu.inlined import inlined
 from weft.engines.cpu.lanes import scale
 from weft.engines.cpu.rows import GRAM_JITTER, ROUNDING, dot, substitute
 
@@ -186,7 +186,7 @@ def find_switches(observed, num_bottleneck, met, switches):
     return work
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def time_of(batch, guess):
     """The time that a batch is of: most often the one that comes next."""
@@ -199,7 +199,7 @@ def time_of(batch, guess):
     return i
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def list_rows(batch, rows):
     """All rows of a batch, listed."""
@@ -208,7 +208,7 @@ def list_rows(batch, rows):
     return Listed(batch.observed, rows, 0, batch.stop - batch.start)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def add_information(frame, listed, sign, work, gram):
     """Add `sign` times the information of listed rows to the lower triangle of `gram`."""
@@ -222,7 +222,7 @@ def add_information(frame, listed, sign, work, gram):
         add_gram(frame.routines, num_bottleneck, count, sign, work.row_weights, 1.0, gram)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def compress_by_switches(frame, batch, work):
     """`compress_by_gram` with the Gram matrix of the crowded time before, where there is one, changed by those who came and left."""
@@ -256,7 +256,7 @@ def compress_by_switches(frame, batch, work):
 
 
 # The end of `compress_by_gram`, which has it in its own lines: as a function of its own it slowed small series down by three per cent.
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def root_of_gram(frame, gram, largest, squares, work):
     """What `compress_by_gram` returns, with E and c in place, from the lower triangle of a Gram matrix whose rounding is that of `largest`.
@@ -278,7 +278,7 @@ def root_of_gram(frame, gram, largest, squares, work):
     return True, max(remainder, 0.0), error, ROUNDING * squares
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def share_out(frame, listed, sign, smoothed_sum, work, gradient):
     """Tell listed rows `sign` times what their places see of a sum of smoothed covariances."""
@@ -302,7 +302,7 @@ def share_out(frame, listed, sign, smoothed_sum, work, gradient):
                 target[j] -= push * mine[j]
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def tell_means(frame, observed, gradient):
     """What smoothed means mean for the rows of all times that wait for it."""
@@ -327,7 +327,7 @@ def tell_means(frame, observed, gradient):
     switches.num_waiting[0] = 0
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def wait_for_means(frame, batch, i, centre, gradient):
     """Put a time among those whose rows are told their smoothed means together; they are where the sums begin anew, or no more fit."""
@@ -341,7 +341,7 @@ def wait_for_means(frame, batch, i, centre, gradient):
         tell_means(frame, batch.observed, gradient)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def share_by_switches(frame, batch, i, smoothed, work, gradient):
     """Add the smoothed covariance of a crowded time to the running sum, and tell those who switch there what they have seen of it."""
@@ -362,7 +362,7 @@ def share_by_switches(frame, batch, i, smoothed, work, gradient):
         share_out(frame, list_rows(batch, switches.listed), 1.0, total, work, gradient)
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def accumulate_by_switches(frame, batch, adjoint, work, gradient):
     """`accumulate_rows` of `adjoint`, where crowded times are taken by switches."""
@@ -381,13 +381,12 @@ def accumulate_by_switches(frame, batch, adjoint, work, gradient):
     share_by_switches(frame, batch, i, smoothed, work, gradient)
 
 
-def with_others(function: Any, **others: Any) -> Any:
-    """The same source, in which these names stand for other functions."""
-    return types.FunctionType(function.__code__, {**function.__globals__, **others}, function.__name__)
+def with_others(function: Any, name: str, **others: Any) -> Any:
+    """The same source, in which these names stand for other functions, by a name of its own: kernels are kept by their names."""
+    return types.FunctionType(function.__code__, {**function.__globals__, **others}, name)
 
 
-_compiled: Any = njit(**OPTIONS)
-_absorb = _compiled(with_others(absorb.py_func, compress_by_gram=compress_by_switches))
-_release = _compiled(with_others(release.py_func, accumulate_rows=accumulate_by_switches))
-run_forward_by_switches = with_others(run_forward, absorb=_absorb)
-run_backward_by_switches = with_others(run_backward, release=_release)
+_absorb = inlined(with_others(absorb.py_func, "absorb_by_switches", compress_by_gram=compress_by_switches))
+_release = inlined(with_others(release.py_func, "release_by_switches", accumulate_rows=accumulate_by_switches))
+run_forward_by_switches = with_others(run_forward, "run_forward_by_switches", absorb=_absorb)
+run_backward_by_switches = with_others(run_backward, "run_backward_by_switches", release=_release)

@@ -7,10 +7,10 @@ Two to four times the speed of dtrsm here, and twice that of dpotrf on matrices 
 from typing import no_type_check
 
 import numpy as np
-from numba import njit
 
-from weft.engines.cpu.blas import GRAM_PANEL, LEAST_PANEL, OPTIONS, multiply, plain, transposed
+from weft.engines.cpu.blas import GRAM_PANEL, LEAST_PANEL, multiply, plain, transposed
 from weft.engines.cpu.blocks import clear, copy
+from weft.engines.cpu.inlined import inlined
 from weft.engines.cpu.lanes import scale, subtract_padded
 
 # Small enough that the inverted blocks of I + E P E' are as well conditioned as one could wish, large enough for dgemm.
@@ -19,7 +19,7 @@ BLOCK = 32
 PANEL = 24
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def factor_block(width, stride, block, inverse, vector, scratch):
     """A diagonal block B = C'C, C'^-1 and C'^-1 times the vector, all by one elimination; whether it worked.
@@ -58,7 +58,7 @@ def factor_block(width, stride, block, inverse, vector, scratch):
     return True
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def factor_and_invert(routines, size, upper, inverse, vector, scratch):
     """The upper triangle of upper[size, size] becomes C of C'C, the vector C'^-1 times itself; whether it worked.
@@ -92,7 +92,7 @@ def factor_and_invert(routines, size, upper, inverse, vector, scratch):
     return True
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def read_inverse(size, upper, inverse):
     """inverse[size, BLOCK] as `factor_and_invert` left it, from the diagonal blocks of upper[size, size]."""
@@ -104,7 +104,7 @@ def read_inverse(size, upper, inverse):
         clear(BLOCK - (i - first) - 1, row[i - first + 1 :])
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def multiply_symmetric(routines, size, inner, alpha, left, right, upper, target):
     """One triangle of the symmetric target[size, size] = alpha left[size, inner] right[size, inner]', in panels of rows.
@@ -120,7 +120,7 @@ def multiply_symmetric(routines, size, inner, alpha, left, right, upper, target)
         multiply(routines, (height, width, inner), alpha, rows, columns, 0.0, (target[first * size + column :], size))
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def solve_transposed(routines, size, columns, upper, inverse, target, scratch):
     """target[size, columns] becomes upper'^-1 target, by the inverses of `factor_and_invert`."""
@@ -135,7 +135,7 @@ def solve_transposed(routines, size, columns, upper, inverse, target, scratch):
         multiply(routines, (width, columns, width), 1.0, block, right, 0.0, (mine, columns))
 
 
-@njit(**OPTIONS)
+@inlined
 @no_type_check
 def solve(routines, size, columns, upper, inverse, target, scratch):
     """target[size, columns] becomes upper^-1 target, by the inverses of `factor_and_invert`."""

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.spatial import cKDTree
 
-from weft.data.observations import Observations
+from weft.data.observations import Observations, places_of_rows
 from weft.data.places import distinct_places
 from weft.data.schema import Schema
 from weft.inference.posterior import OwnOfPlaces, Posterior
@@ -123,13 +123,13 @@ class Habit(abc.ABC):
     @abc.abstractmethod
     def describe(self) -> OwnOfPlaces: ...
 
-    @abc.abstractmethod
     def to_plain(self) -> dict[str, Any]:
-        """Numbers and arrays by name, from which `from_plain` makes it again."""
+        """Numbers and arrays by name, from which `from_plain` makes it again: fields of these names, unless it says otherwise."""
+        return {name: getattr(self, name) for name in self.schema}
 
     @classmethod
-    @abc.abstractmethod
-    def from_plain(cls, plain: dict[str, Any]) -> "Habit": ...
+    def from_plain(cls, plain: dict[str, Any]) -> "Habit":
+        return cls(**plain)
 
 
 class Finder(Protocol):
@@ -146,12 +146,11 @@ def are_settled(known: Float[np.ndarray, "place dim"], data: Observations) -> bo
 
     A fold keeps it then, as it keeps the model's parameters, where to find it again takes a pass over all rows.
     """
-    places, of_place = distinct_places(data.places[:, : known.shape[1]])
+    places, place = places_of_rows(data, known.shape[1])
     if data.num_rows < _MANY_ROWS * len(places):
         return False
     is_known = place_numbers(known, places) >= 0
-    at_known = is_known[of_place[np.asarray(data.grouping.place_of_row)]]
-    return bool(np.mean(at_known) >= _NEARLY_ALL)
+    return bool(np.mean(is_known[place]) >= _NEARLY_ALL)
 
 
 def place_numbers(

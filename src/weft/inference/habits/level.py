@@ -10,13 +10,13 @@ of what the effects leave (backfitting; Hastie & Tibshirani 1990, which converge
 import dataclasses
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple, final
+from typing import ClassVar, NamedTuple, final
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.data.observations import Observations
+from weft.data.observations import Observations, places_of_rows
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
 from weft.inference.habits.base import AskedPlaces, Habit, Places, Times, place_numbers
@@ -115,13 +115,6 @@ class Level(Habit):
             found=np.abs(self.mean) > _CLEAR * np.sqrt(self.variance),
         )
 
-    def to_plain(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> "Level":
-        return cls(**plain)
-
     def _at_rows(self, data: Observations) -> Float[np.ndarray, " row"]:
         return self.at(data.places).mean[np.asarray(data.grouping.place_of_row)]
 
@@ -153,8 +146,7 @@ class _Left(NamedTuple):
 
 def _what_is_left(field: Posterior, data: Observations, num_space: int) -> _Left:
     residual = np.asarray(data.values) - field.fitted_values()
-    places, of_place = distinct_places(data.places[:, :num_space])
-    place = of_place[np.asarray(data.grouping.place_of_row)]
+    places, place = places_of_rows(data, num_space)
     count = np.bincount(place, minlength=len(places)).astype(np.float64)
     return _Left(residual, place, places, count, np.bincount(place, residual, len(places)) / count)
 

@@ -4,7 +4,7 @@
 import dataclasses
 from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import equinox as eqx
 import numpy as np
@@ -82,13 +82,6 @@ class NoiseOfNeighbourhoods(Habit):
             sd=self.log_sd,
             found=np.zeros(len(ratio), dtype=bool),
         )
-
-    def to_plain(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> "NoiseOfNeighbourhoods":
-        return cls(**plain)
 
     def _at(self, places: Places) -> Float[np.ndarray, " query"]:
         """What comes to the model's noise variance."""

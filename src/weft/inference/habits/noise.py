@@ -16,7 +16,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from weft.data.observations import Observations
+from weft.data.observations import Observations, places_of_rows
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
 from weft.inference.habits.base import AskedPlaces, Habit, Places, Times, are_settled, place_numbers
@@ -125,13 +125,6 @@ class Noise(Habit):
             found=np.abs(self.log_ratio) > _CLEAR * self.log_sd,
         )
 
-    def to_plain(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
-    @classmethod
-    def from_plain(cls, plain: dict[str, Any]) -> "Noise":
-        return cls(**plain)
-
     def _at(self, places: Places) -> Float[np.ndarray, " query"]:
         number = place_numbers(self.places, places)
         return np.where(number >= 0, self.added[number], self.typical)
@@ -186,8 +179,7 @@ def _what_is_left(field: Posterior, told: Observations, data: Observations, num_
     mean, spread = field.fitted_marginals(told)
     spread = np.clip(spread, 0.0, 0.95 * noise)
     free = 1 - spread / noise
-    places, of_place = distinct_places(data.places[:, :num_space])
-    place = of_place[np.asarray(data.grouping.place_of_row)]
+    places, place = places_of_rows(data, num_space)
     square = (np.asarray(told.values) - mean) ** 2
     # As if no row were off by more than so many of its place's deviations.
     usual = _medians(square / free, place, len(places)) / _MEDIAN_SQUARE

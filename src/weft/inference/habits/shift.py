@@ -19,7 +19,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 from scipy.spatial import cKDTree
 
-from weft.data.observations import ROW_EXTRAS, Observations
+from weft.data.observations import ROW_EXTRAS, Observations, places_of_rows
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
 from weft.inference.habits.base import AskedPlaces, Habit, Places, Times, Version, are_settled, place_numbers
@@ -131,9 +131,6 @@ class Shift(Habit):
             found=self.shift != 0,
         )
 
-    def to_plain(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-
     @classmethod
     def from_plain(cls, plain: dict[str, Any]) -> "Shift":
         return cls(**{**plain, "num_near": int(plain["num_near"])})
@@ -165,10 +162,10 @@ class Shift(Habit):
 def find_shift(field: Posterior | None, data: Observations, num_space: int) -> Shift | None:
     """Places of `data` whose dates are off; None where there are none, or times are not regular. It needs no field."""
     step = _regular_step(data.times)
-    places, of_place = distinct_places(data.places[:, :num_space])
+    places, place = places_of_rows(data, num_space)
     if step is None or len(places) <= _FEWEST_NEIGHBOURS or data.num_rows < _FEWEST_COMMON * _FEWEST_NEIGHBOURS:
         return None
-    series = _common_scale(_series(data, of_place[np.asarray(data.grouping.place_of_row)], len(places), step))
+    series = _common_scale(_series(data, place, len(places), step))
     scaled = places / _deviations(places)
     most = max(_NEIGHBOURS, *_AROUND_UNSEEN)
     _, around = cKDTree(scaled).query(scaled, k=np.arange(2, min(most, len(places) - 1) + 2))
