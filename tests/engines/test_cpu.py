@@ -208,7 +208,8 @@ def test_means_of_many_draws_equal_one_by_one():
     # As above: a precision of 1e6 costs six digits of the covariance.
     assert_allclose(found, np.transpose(expected), rtol=1e-8, atol=1e-8)
     in_pieces = CpuEngine(dataclasses.replace(NO_MEMORY, draws_at_once=2, slice_seconds=1e-9))
-    assert_allclose(in_pieces.means(chain, of_places, rows, values, queries), found, rtol=1e-12, atol=1e-12)
+    # BLAS adds up two draws in another order than five on some processors, and a precision of 1e6 makes 1e-10 of a rounding of 1e-16.
+    assert_allclose(in_pieces.means(chain, of_places, rows, values, queries), found, rtol=1e-10, atol=1e-10)
 
 
 def test_a_series_goes_on_from_its_last_state():
