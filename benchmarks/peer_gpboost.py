@@ -87,6 +87,7 @@ def main() -> None:
     target_sd = float(train["value"].std(ddof=0))
     error = moments(transform, mean, variance) - truth
     crps = crps_gaussian(FORWARD[transform](truth), mean, np.sqrt(variance))
+    inside = np.abs(FORWARD[transform](truth) - mean) <= norm.ppf(0.95) * np.sqrt(variance)
     parts = test["part"].to_numpy() if "part" in test else np.full(len(test), "all")
     print(
         json.dumps(
@@ -99,6 +100,7 @@ def main() -> None:
                     part: {
                         "CRPS": float(np.mean(crps[parts == part])),
                         "RMSE": float(np.sqrt(np.mean(error[parts == part] ** 2))),
+                        "coverage 90 %": float(np.mean(inside[parts == part])),
                     }
                     for part in sorted(set(parts))
                 },
