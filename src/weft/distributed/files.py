@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from weft.data.files import file_kind, read_table
-from weft.data.parts import is_of_parts, parts_of, read_part
+from weft.data.parts import PartsAlike, is_of_parts
 from weft.distributed.clients import num_workers
 from weft.distributed.lazy import is_xarray
 from weft.inference.watching import watched
@@ -23,8 +23,8 @@ def open_lazily(path: str | os.PathLike[str], *, num_pieces: int) -> Any:
     import dask.dataframe as dd
 
     if is_of_parts(path):
-        parts = parts_of(path)
-        return dd.from_map(read_part, parts, meta=read_part(parts[0]).iloc[:0])
+        files = PartsAlike(path)
+        return dd.from_map(files.read, files.parts, meta=files.read(files.parts[0]).iloc[:0])
     kind = file_kind(path)
     if kind == "zarr" and pathlib.Path(path).exists():
         return _open_zarr(pathlib.Path(path).absolute())

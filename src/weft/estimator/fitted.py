@@ -9,11 +9,12 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
+from weft.baselines import fit_baselines
 from weft.data.observations import Observations, take_rows
 from weft.data.tables import distinct_rows
 from weft.estimator.building import COVARIATES
 from weft.estimator.columns import Measurements, Roles, read_measurements
-from weft.estimator.evaluation import Sheet, make_sheet, rows_frame, score_beside_baselines
+from weft.estimator.evaluation import FitBaselines, Sheet, make_sheet, rows_frame, score_beside_baselines
 from weft.estimator.summary import describe_components, describe_noise, summary_text
 from weft.estimator.translation import Translation
 from weft.inference.merge import concatenate_observations
@@ -178,12 +179,12 @@ class Fitted:
             emission.sample(noise, f) if of == "observation" else emission.expected(f)
         )
 
-    def score_rows(self, rows: Measurements, seed: int) -> Any:
-        """A frame with one line a model and scored row: this one, then baselines given the rows seen so far."""
+    def score_rows(self, rows: Measurements, seed: int, fit: FitBaselines = fit_baselines) -> Any:
+        """A frame with one line a model and scored row: this one, then baselines given the rows seen so far, which `fit` fits."""
         rows.require_value(self.roles, "score")
         test = make_sheet(rows, self.translation)
         train = self._seen() if self.batches else None
-        scored = score_beside_baselines(self.prediction(rows), train, test, self.translation, seed=seed)
+        scored = score_beside_baselines(self.prediction(rows), train, test, self.translation, seed=seed, fit=fit)
         return rows_frame(scored, np.arange(rows.num_rows), test)
 
     def effects(self) -> list[dict[str, Any]]:
