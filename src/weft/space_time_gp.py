@@ -7,7 +7,7 @@ import functools
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, final
 
 import numpy as np
@@ -457,6 +457,23 @@ class SpaceTimeGP(Options):
             return self
         fitted = self._learned()
         self._keep(fitted.updated(fitted.read(table)))
+        return self
+
+    @in_float64
+    @_timed("condition")
+    def update_pieces(self, tables: Given[Iterable[AnyTable]]) -> "SpaceTimeGP":
+        """The same of a table that comes piece by piece, of which some may have no value.
+
+        A model whose rows stay on disk holds one piece at a time. Nothing has changed where a piece cannot be taken in.
+        """
+        before = fitted = self._learned()
+        for table in tables:
+            rows = fitted.read(table)
+            is_empty = rows.num_missing == rows.num_rows
+            fitted = fitted.counting(rows) if is_empty else fitted.updated(rows)
+        if fitted.posterior is before.posterior:
+            raise ValueError(f"no row has a value of {before.roles.target!r}, so there is nothing to take in")
+        self._keep(fitted)
         return self
 
     @in_float64

@@ -406,7 +406,7 @@ def test_a_folder_is_filled_and_scored_file_by_file(folder, local, tmp_path, mon
         raise AssertionError("the folder was read as a whole")
 
     with monkeypatch.context() as patched:
-        for module in ("data.files", "project.asked", "project.answers"):
+        for module in ("data.files", "project.asked"):
             patched.setattr(f"weft.{module}.joined_parts", never)
         assert main(["fill", "model.weft", "rows", "-o", "filled.parquet"]) == 0
         assert f"filled {filled['filled'].sum():,} gaps" in capsys.readouterr().out

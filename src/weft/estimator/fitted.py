@@ -96,10 +96,13 @@ class Fitted:
         """The same having seen these rows too."""
         rows.require_value(self.roles, "take in")
         return dataclasses.replace(
-            self,
-            posterior=self.posterior.update(self.translation.observations(rows)),
-            num_rows=self.num_rows + rows.num_rows,
-            num_missing=self.num_missing + rows.num_missing,
+            self.counting(rows), posterior=self.posterior.update(self.translation.observations(rows))
+        )
+
+    def counting(self, rows: Measurements) -> "Fitted":
+        """The same with these rows counted, which tell nothing where they have no value."""
+        return dataclasses.replace(
+            self, num_rows=self.num_rows + rows.num_rows, num_missing=self.num_missing + rows.num_missing
         )
 
     def num_repeated(self, rows: Measurements, *, with_value: bool = False) -> int:

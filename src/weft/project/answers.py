@@ -7,11 +7,10 @@ from typing import Any, NamedTuple
 
 from weft.data.files import read_table, tables_to_answer, write_pieces, write_table
 from weft.data.outputs import check_outputs
-from weft.data.parts import PartsAlike, is_of_parts, joined_parts
+from weft.data.parts import PartsAlike, is_of_parts
 from weft.distributed import tasks_on
 from weft.distributed.clients import is_dask_client, num_workers
 from weft.distributed.files import computed_in_order, open_lazily
-from weft.estimator.fitted import Fitted
 from weft.inference.watching import tasks_shown
 from weft.loading import load_estimator
 from weft.options import Of
@@ -268,33 +267,16 @@ def update_file(
     gp = load_estimator(model)
     # Of several targets the rows are the same, and counted once.
     before = gp.each_target()[0].fitted_
-    files = files_to_ask(gp, table, places)
+    files, num_repeated = files_to_ask(gp, table, places), 0
     if files is not None and before.posterior.rows_are_on_disk:
-        pieces = _with_values(before, files)
+        gp.update_pieces(files.read(part) for part in files.parts)
     else:
-        pieces = iter([rows_for(gp, table, places, "the model keeps its rows", columns_of(gp))])
-    num_repeated = 0
-    for rows in pieces:
-        num_repeated += before.num_repeated(before.read(rows))
+        rows = rows_for(gp, table, places, "a model keeps its rows", columns_of(gp))
+        num_repeated = before.num_repeated(before.read(rows))
         gp.update(rows)
     gp.save(output)
     num_rows = gp.each_target()[0].num_rows_
     return Update(num_rows - before.num_rows, num_repeated, num_rows)
-
-
-def _with_values(fitted: Fitted, files: PartsAlike) -> Iterator[Any]:
-    """File by file, those without any value together with one that has some: rows without a value are counted, and teach nothing."""
-    held: list[Any] = []
-    has_value = False
-    for part in files.parts:
-        rows = files.read(part)
-        read = fitted.read(rows)
-        if has_value and read.num_missing < read.num_rows:
-            yield joined_parts(held)
-            held, has_value = [], False
-        held.append(rows)
-        has_value = has_value or read.num_missing < read.num_rows
-    yield joined_parts(held)
 
 
 def report_file(
