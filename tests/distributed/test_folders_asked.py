@@ -94,6 +94,17 @@ def test_files_that_are_not_alike_are_answered_as_one_table(place, fitted, clien
     assert list(pd.read_csv("out.csv").columns) == list(expected.columns)
 
 
+def test_values_that_the_model_has_not_seen_are_said_of_the_folder(place, fitted, capsys, caplog):
+    """And not of each file."""
+    assert main(["fill", "model.weft", "rows", "-o", "out.csv"]) == 0
+    (said,) = [line for line in capsys.readouterr().err.splitlines() if "has not seen" in line]
+    caplog.clear()
+    with caplog.at_level("INFO", "weft"):
+        fitted.fill(TOGETHER)
+    (expected,) = [record.getMessage() for record in caplog.records if "has not seen" in record.getMessage()]
+    assert said == f"weft: note: {expected}"
+
+
 def test_whoever_is_asked_by_workers_fills_other_tables_too(place, fitted, client, capsys):
     """One file, cut into pieces."""
     scheduler = ["--scheduler", client.scheduler.address]

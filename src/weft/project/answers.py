@@ -11,6 +11,7 @@ from weft.data.parts import PartsAlike, is_of_parts
 from weft.distributed import tasks_on
 from weft.distributed.clients import is_dask_client, num_workers
 from weft.distributed.files import computed_in_order, open_lazily
+from weft.estimator.filling import unseen_said_once
 from weft.inference.watching import tasks_shown
 from weft.loading import load_estimator
 from weft.options import Of
@@ -141,7 +142,8 @@ def fill_file(
         if lazy is not None and (files is not None or has_rows(gp, lazy)):
             write_pieces(counted(computed_in_order(gp.fill(lazy, of=of), client)), output)
         elif files is not None:
-            write_pieces(counted(gp.fill(asked, of=of) for asked in tables_to_answer(table, output)), output)
+            with unseen_said_once():
+                write_pieces(counted(gp.fill(asked, of=of) for asked in tables_to_answer(table, output)), output)
         else:
             (filled,) = counted([gp.fill(rows_for(gp, table, places, "rows are arranged first"), of=of)])
             write_table(filled, output)
