@@ -218,10 +218,10 @@ class ScoresOfParts:
             self._sums[name] = self._sums.get(name, 0.0) + value
         self._pits += pits
         if pit_counts is not None:
-            self._pit_counts = pit_counts if self._pit_counts is None else self._pit_counts + pit_counts
-        if self._pit_counts is not None or sum(map(len, self._pits)) > _PITS_KEPT:
+            self._pit_counts = pit_counts + (0 if self._pit_counts is None else self._pit_counts)
+        if self._pits and (self._pit_counts is not None or sum(map(len, self._pits)) > _PITS_KEPT):
             counts = np.histogram(np.concatenate(self._pits), bins=_FINE_BINS, range=(0.0, 1.0))[0].astype(np.int64)
-            self._pit_counts = counts if self._pit_counts is None else self._pit_counts + counts
+            self._pit_counts = counts + (0 if self._pit_counts is None else self._pit_counts)
             self._pits = []
         self._num_missing += num_missing
 

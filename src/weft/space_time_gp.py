@@ -493,7 +493,7 @@ class SpaceTimeGP(Options):
         fitted = self._learned()
         if is_on_dask(table):
             whole = WholeScores([fitted])
-            for part in answers_of_parts(PartByPart([fitted], [self.seed]), "scored", table):
+            for part in answers_of_parts(PartByPart([fitted], [self.seed]), "sums", table):
                 whole.add(part)
             (summaries,) = whole.summaries()
             found = summaries[MODEL]

@@ -9,7 +9,7 @@ import numpy as np
 from weft.data.tables import distinct_rows
 from weft.engines.cpu.threads import single_blas_thread
 from weft.estimator.columns import Measurements
-from weft.estimator.evaluation import KeptBaselines, make_sheet, row_scores
+from weft.estimator.evaluation import KeptBaselines, Scored, make_sheet, rows_frame
 from weft.estimator.fitted import Fitted
 from weft.estimator.precision import in_float64
 from weft.scores import ScoresOfParts
@@ -41,7 +41,7 @@ class PartByPart:
     def __reduce__(self) -> tuple[Any, ...]:
         return PartByPart, (self._views, self._seeds)
 
-    def scored(self, table: Any) -> list[OfPart]:
+    def sums(self, table: Any) -> list[OfPart]:
         """What adds up, of each target."""
         return [each.sums() for each in self.rows(table)]
 
@@ -55,24 +55,23 @@ class PartByPart:
         if rows.num_missing == rows.num_rows:
             return RowsOfPart(rows, None)
         with single_blas_thread():
-            return RowsOfPart(rows, self._views[number].score_rows(rows, self._seeds[number], self._baselines[number]))
+            return RowsOfPart(rows, self._views[number].scored(rows, self._seeds[number], self._baselines[number]))
 
 
 class RowsOfPart(NamedTuple):
     """The rows of a part, and the scores of each that has a value."""
 
     rows: Measurements
-    scores: "pd.DataFrame | None"
+    scored: Scored | None
 
     def sums(self) -> OfPart:
-        if self.scores is None:
-            return OfPart((), self.rows.num_missing)
-        models = []
-        for model, of_model in self.scores.groupby("model", sort=False):
+        models = {} if self.scored is None else self.scored.scores
+        found = []
+        for model, of_rows in models.items():
             scores = ScoresOfParts()
-            scores.add(row_scores(of_model))
-            models.append((str(model), scores))
-        return OfPart(tuple(models), self.rows.num_missing)
+            scores.add(of_rows)
+            found.append((model, scores))
+        return OfPart(tuple(found), self.rows.num_missing)
 
 
 @final
@@ -99,6 +98,7 @@ class WholeScores:
             raise ValueError(f"no row has a value of {view.roles.target!r}, so there is nothing to score")
         # What is there for some parts only, as persistence is for those that come after all that was learned from, is of other rows.
         most = max(scores.num_rows for scores in found.values())
+        # Rows without a value are those of all parts, also of such as have none at all.
         return {
             model: scores.summary(view.target_sd) | {"num_missing": self._num_missing[number]}
             for model, scores in found.items()
@@ -116,11 +116,13 @@ class NumbersOfRows:
 
     def of_whole(self, part: RowsOfPart, view: Fitted) -> "pd.DataFrame | None":
         """The scores of one part's rows, with numbers of the whole; parts come in their order."""
-        places = make_sheet(part.rows, view.translation).places
-        known = places if self._places is None else np.concatenate([self._places, places])
+        sheet = make_sheet(part.rows, view.translation)
+        known = sheet.places if self._places is None else np.concatenate([self._places, sheet.places])
         first, number = distinct_rows(list(known.T))
         start, self._num_rows, self._places = self._num_rows, self._num_rows + part.rows.num_rows, known[first]
-        if part.scores is None:
+        if part.scored is None:
             return None
-        row = part.scores["row"].to_numpy()
-        return part.scores.assign(row=start + row, place=number[len(known) - len(places) + row])
+        own = np.arange(part.rows.num_rows)
+        frame = rows_frame(part.scored, own, sheet)
+        row = frame["row"].to_numpy()
+        return frame.assign(row=start + row, place=number[len(known) - len(own) + row])

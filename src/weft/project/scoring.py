@@ -112,7 +112,7 @@ def _sums_of_files(asked: PartByPart, files: PartsAlike) -> Iterator[list[OfPart
 
 
 def _sums_of_file(asked: _Asked, part: Part) -> list[OfPart]:
-    return asked.scores.scored(asked.files.read(part))
+    return asked.scores.sums(asked.files.read(part))
 
 
 def _by_target(
