@@ -201,6 +201,7 @@ def aggregate_file(
     inputs = {"model": model, "table": table, "places": places, "polygons": options.get("polygons")}
     check_outputs(inputs, tables={"groups": output})
     gp = load_target(model, target)
+    gp.require_one_target()
     weights = options.get("weights")
     columns = (*places_of(gp), *by, *(() if weights is None else (weights,)))
     rows = rows_to_answer(gp, table, places, "the uncertainty of a group is joint over its rows", columns)
@@ -230,6 +231,7 @@ def audit_file(
     """The suspicious rows of a table; how many there are of each cause."""
     check_outputs({"model": model, "table": table, "places": places}, tables={"suspicious rows": output})
     gp = load_target(model, target)
+    gp.require_one_target()
     rows = rows_for(gp, table, places, "an audit holds rows against each other", columns_of(gp))
     with tasks_on(client), tasks_shown("auto"):
         found = gp.audit(rows, rate=rate)
