@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: MIT
+import itertools
+
 import mpmath
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from scipy import integrate, stats
 from weft.scores import (
     COVERAGE_LEVELS,
     MEANINGS,
+    ScoresOfParts,
     crps_from_quantiles,
     crps_from_samples,
     crps_gaussian,
@@ -257,3 +260,22 @@ def test_crps_is_proper():
 
     best = average(0.4, 1.3)
     assert all(best < average(mean, sd) for mean, sd in [(0.0, 1.3), (0.4, 1.0), (0.4, 1.8), (0.6, 1.2)])
+
+
+def test_scores_of_parts_are_those_of_the_rows_together(monkeypatch):
+    """Whether rows or scores of parts are added; of many rows the PIT is known to a bin."""
+    rng = np.random.default_rng(3)
+    values, mean, sd = rng.normal(size=900), 0.3 * rng.normal(size=900), rng.uniform(0.5, 2.0, 900)
+    values[::50] = np.nan
+    expected = summarise(score_rows(values, mean, sd), 1.3)
+    for kept, tolerance in ((2000, 1e-14), (300, 2**-16), (100, 2**-16)):
+        monkeypatch.setattr("weft.scores._PITS_KEPT", kept)
+        whole = ScoresOfParts()
+        for start, end in itertools.pairwise([0, 250, 260, 700, 900]):
+            part = ScoresOfParts()
+            part.add(score_rows(values[start:end], mean[start:end], sd[start:end]))
+            whole.join(part)
+        found = whole.summary(1.3)
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-11, atol=tolerance, err_msg=name)

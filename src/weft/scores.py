@@ -39,6 +39,8 @@ __all__ = [
 
 COVERAGE_LEVELS = (0.50, 0.80, 0.90, 0.95)
 _FINE_BINS = 2**16
+# PIT values kept as they are: no more than twice as many numbers as there are bins.
+_PITS_KEPT = 2 * _FINE_BINS
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2 * np.pi)
 _ROWS_AT_ONCE = 65_536
 
@@ -188,28 +190,53 @@ def summarise(scores: RowScores, target_sd: float | int | None = None) -> dict[s
 class ScoresOfParts:
     """Scores of rows that come part by part and are not kept: the named numbers of all of them.
 
-    They are those of the rows together, but for the largest deviation of PIT values, which is known to one bin of 65,536.
+    They are those of the rows together, but for the largest deviation of PIT values: of more than 131,072 rows it is known to one bin of
+    65,536.
     """
 
     def __init__(self) -> None:
         self._sums: dict[str, float] = {}
-        self._pit_counts = np.zeros(_FINE_BINS, dtype=np.int64)
+        self._pits: list[Float[np.ndarray, " some"]] = []
+        self._pit_counts: Int[np.ndarray, " bin"] | None = None
         self._num_missing = 0
 
     def add(self, scores: RowScores) -> None:
-        for name, value in _sums_of(scores).items():
+        self._take_in(_sums_of(scores), [scores.pit[~np.isnan(scores.pit)]], None, scores.num_missing)
+
+    def join(self, more: "ScoresOfParts") -> None:
+        """Those of further parts."""
+        self._take_in(more._sums, more._pits, more._pit_counts, more._num_missing)
+
+    def _take_in(
+        self,
+        sums: Mapping[str, float],
+        pits: Sequence[Float[np.ndarray, " some"]],
+        pit_counts: Int[np.ndarray, " bin"] | None,
+        num_missing: int,
+    ) -> None:
+        for name, value in sums.items():
             self._sums[name] = self._sums.get(name, 0.0) + value
-        self._pit_counts += np.histogram(scores.pit[~np.isnan(scores.pit)], bins=_FINE_BINS, range=(0.0, 1.0))[0]
-        self._num_missing += scores.num_missing
+        self._pits += pits
+        if pit_counts is not None:
+            self._pit_counts = pit_counts + (0 if self._pit_counts is None else self._pit_counts)
+        if self._pits and (self._pit_counts is not None or sum(map(len, self._pits)) > _PITS_KEPT):
+            counts = np.histogram(np.concatenate(self._pits), bins=_FINE_BINS, range=(0.0, 1.0))[0].astype(np.int64)
+            self._pit_counts = counts + (0 if self._pit_counts is None else self._pit_counts)
+            self._pits = []
+        self._num_missing += num_missing
 
     @property
     def num_rows(self) -> int:
         return int(self._sums.get("num_rows", 0))
 
     def summary(self, target_sd: float) -> dict[str, float | int]:
+        return _named(self._sums, self._farthest(), target_sd, self._num_missing)
+
+    def _farthest(self) -> float:
+        if self._pit_counts is None:
+            return summarise_pit(np.concatenate(self._pits)).max_deviation if self._pits else np.nan
         below = np.cumsum(self._pit_counts) / max(self._pit_counts.sum(), 1)
-        farthest = float(np.max(np.abs(below - np.arange(1, _FINE_BINS + 1) / _FINE_BINS)))
-        return _named(self._sums, farthest, target_sd, self._num_missing)
+        return float(np.max(np.abs(below - np.arange(1, _FINE_BINS + 1) / _FINE_BINS)))
 
 
 def _sums_of(scores: RowScores) -> dict[str, float]:

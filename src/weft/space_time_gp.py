@@ -7,7 +7,7 @@ import functools
 import logging
 import os
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, final
 
 import numpy as np
@@ -28,7 +28,7 @@ from weft.estimator.aggregating import POLYGON, Aggregation, aggregate, as_group
 from weft.estimator.answers import answer_columns, as_answer, stack_draws
 from weft.estimator.auditing import audit, first_look, learned_from
 from weft.estimator.columns import Measurements, Roles, read_measurements, read_to_learn, roles_among
-from weft.estimator.evaluation import MODEL, joined, summaries_of
+from weft.estimator.evaluation import MODEL, summaries_of
 from weft.estimator.filling import fill
 from weft.estimator.fitted import Fitted
 from weft.estimator.forecasting import future_times, rows_ahead, station_columns, stations
@@ -36,6 +36,7 @@ from weft.estimator.gridding import make_grid
 from weft.estimator.habits import habits_in_words, habits_table
 from weft.estimator.in_parts import learn_in_parts, rows_to_hold_out
 from weft.estimator.learning import learn, options_among
+from weft.estimator.part_by_part import PartByPart, WholeScores
 from weft.estimator.precision import in_float64
 from weft.estimator.scikit_learn import Scores, regressor_tags
 from weft.estimator.several import (
@@ -459,6 +460,23 @@ class SpaceTimeGP(Options):
         return self
 
     @in_float64
+    @_timed("condition")
+    def update_pieces(self, tables: Given[Iterable[AnyTable]]) -> "SpaceTimeGP":
+        """The same of a table that comes piece by piece, of which some may have no value.
+
+        A model whose rows stay on disk holds one piece at a time. Nothing has changed where a piece cannot be taken in.
+        """
+        before = fitted = self._learned()
+        for table in tables:
+            rows = fitted.read(table)
+            is_empty = rows.num_missing == rows.num_rows
+            fitted = fitted.counting(rows) if is_empty else fitted.updated(rows)
+        if fitted.posterior is before.posterior:
+            raise ValueError(f"no row has a value of {before.roles.target!r}, so there is nothing to take in")
+        self._keep(fitted)
+        return self
+
+    @in_float64
     @_timed("evaluate")
     def score(self, table: Given[AnyTable], y: Given[None] = None) -> Scores:
         """Named scores of predictions for the table's rows, which the model should not have seen: a dict.
@@ -473,12 +491,16 @@ class SpaceTimeGP(Options):
         if self._several:
             return joined_scores({name: gp.score(table) for name, gp in self._several.items()}, self._views)
         fitted = self._learned()
-        parts = answers_of_parts(self, "_score_part", table) if is_on_dask(table) else [self._score_part(table)]
-        scored = [part for part, _ in parts if part is not None]
-        if not scored:
-            raise ValueError(f"no row has a value of {fitted.roles.target!r}, so there is nothing to score")
-        summaries = summaries_of(joined(scored), fitted.target_sd)
-        found = summaries[MODEL] | {"num_missing": sum(missing for _, missing in parts)}
+        if is_on_dask(table):
+            whole = WholeScores([fitted])
+            for part in answers_of_parts(PartByPart([fitted], [self.seed]), "sums", table):
+                whole.add(part)
+            (summaries,) = whole.summaries()
+            found = summaries[MODEL]
+        else:
+            rows = fitted.read(table)
+            summaries = summaries_of(fitted.score_rows(rows, self.seed), fitted.target_sd)
+            found = summaries[MODEL] | {"num_missing": rows.num_missing}
         baselines = {name: float(summary["mean_crps"]) for name, summary in summaries.items() if name != MODEL}
         if baselines:
             found |= {f"mean_crps_{name}": value for name, value in baselines.items()}
@@ -491,14 +513,6 @@ class SpaceTimeGP(Options):
         """The scores behind `score`, as a pandas frame with one line a model and row; `weft.compare` takes two."""
         fitted = self._learned()
         return fitted.score_rows(fitted.read(table), self.seed)
-
-    @in_float64
-    def _score_part(self, table: Given[AnyTable]) -> tuple["pd.DataFrame | None", int]:
-        """The same of a part of a table, None where it has no value, and how many rows have none."""
-        fitted = self._learned()
-        rows = fitted.read(table)
-        scored = None if rows.num_missing == rows.num_rows else fitted.score_rows(rows, self.seed)
-        return scored, rows.num_missing
 
     @in_float64
     @_timed("evaluate")

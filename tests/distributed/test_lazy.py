@@ -106,6 +106,14 @@ def test_scores_of_partitions_are_those_of_the_table(fitted):
         assert_allclose(found[name], value, rtol=1e-9, err_msg=name)
 
 
+def test_scores_of_chunks_are_those_of_the_grid(fitted):
+    """And nobody has the scores of every row."""
+    expected, found = fitted.score(grid()), fitted.score(grid().chunk(day=3, x=2))
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        assert_allclose(found[name], value, rtol=1e-9, err_msg=name)
+
+
 def test_a_worker_killed_while_it_predicts_changes_no_number(fitted, client, tmp_path):
     """In the middle of a task that reads a partition and answers for it, others being done or under way."""
     asked = rows(60, seed=9)

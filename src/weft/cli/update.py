@@ -20,7 +20,10 @@ def update(
     places: Places = None,
     json: AsJson = False,
 ) -> None:
-    """Take new rows into a model without learning again."""
+    """Take new rows into a model without learning again.
+
+    A model keeps its rows: those of a folder are in memory together, unless it has so many that they stay on disk; then file by file.
+    """
     from weft.project import update_file
 
     added, repeated, num_rows = update_file(model, table, output, places=places)

@@ -13,7 +13,7 @@ import numpy as np
 
 from weft.data.atomic import whole_file, whole_folder
 from weft.data.csv_text import read_csv, require_flat, write_csv
-from weft.data.parts import is_of_parts, joined_parts, names_of, num_rows_of, parts_of, read_part
+from weft.data.parts import PartsAlike, is_of_parts, joined_parts, parts_of, read_part
 from weft.data.special import refuse_special
 from weft.data.tables import as_table
 from weft.data.valid_values import without_invalid
@@ -127,19 +127,15 @@ def tables_to_answer(
 
 @final
 class _FilesToAnswer:
-    """Those of many files that have rows, each with the columns of all, in one order; of none the first."""
+    """Those of many files that have rows, as parts of one table."""
 
     def __init__(self, path: str | os.PathLike[str], output: str | os.PathLike[str]):
-        parts = parts_of(path)
-        self.parts = [part for part in parts if num_rows_of(part)] or parts[:1]
-        self.names = list(dict.fromkeys(name for part in self.parts for name in names_of(part)))
+        self.files = PartsAlike(path)
         self.output = output
 
     def __iter__(self) -> "Iterator[pd.DataFrame | xr.Dataset]":
-        for part in self.parts:
-            frame = read_part(part)
-            index = set(frame.index.names)
-            yield _to_answer(frame.reindex(columns=[name for name in self.names if name not in index]), self.output)
+        for part in self.files.parts:
+            yield _to_answer(self.files.read(part), self.output)
 
 
 @timing("write")

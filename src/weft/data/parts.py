@@ -2,21 +2,23 @@
 """A table in several parquet files: a folder of them, however deep, or those of a pattern; read one by one.
 
 Folders named `year=2020` give a column `year`, as elsewhere (Hive). Files may differ in the types of their columns and in their order, and
-may be empty; what the rows mean is decided where all of them are together.
+may be empty; what the rows mean is decided where all of them are together, or by whoever has them read alike (`PartsAlike`).
 """
 
+import functools
 import glob
 import os
 import pathlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from weft.data.tables import time_columns
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
-__all__ = ["Part", "is_of_parts", "joined_parts", "names_of", "num_rows_of", "parts_of", "read_part"]
+__all__ = ["Part", "PartsAlike", "is_of_parts", "joined_parts", "names_of", "num_rows_of", "parts_of", "read_part"]
 
 _ENDINGS = (".parquet", ".pq", ".parq")
 
@@ -70,19 +72,25 @@ def num_rows_of(part: Part) -> int:
 
 def names_of(part: Part) -> tuple[str, ...]:
     """The columns of a file, and those that its folders name."""
+    # An index without a name is in the file under one that is no column's.
+    inside = dict.fromkeys((*_schema_of(part).names, *dict(part.keys)))
+    return tuple(name for name in inside if not name.startswith("__index_level_"))
+
+
+def _schema_of(part: Part) -> "pa.Schema":
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        inside = pq.read_schema(part.path).names
+        return pq.read_schema(part.path)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise _damaged(part) from error
-    # An index without a name is in the file under one that is no column's.
-    return tuple(name for name in dict.fromkeys((*inside, *dict(part.keys))) if not name.startswith("__index_level_"))
 
 
-def read_part(part: Part, columns: Sequence[str] | None = None) -> "pd.DataFrame":
-    """One file's rows, or some of its columns, with those that its folders name."""
+def read_part(
+    part: Part, columns: Sequence[str] | None = None, *, types: "Mapping[str, pa.DataType] | None" = None
+) -> "pd.DataFrame":
+    """One file's rows, or some of its columns, with those that its folders name; columns named by `types` as these."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -95,7 +103,7 @@ def read_part(part: Part, columns: Sequence[str] | None = None) -> "pd.DataFrame
             inside = file.schema_arrow.names
             wanted = None if columns is None else _wanted(columns, [*inside, *dict(part.keys)])
             own = [name for name in inside if wanted is None or name in wanted]
-            frame = file.read(columns=own).to_pandas()
+            frame = _as_types(file.read(columns=own), types or {}).to_pandas()
         # Else it keeps as much as the largest file took: a sixth of a small worker's memory.
         pa.default_memory_pool().release_unused()
     except (pa.ArrowException, OSError, ValueError) as error:
@@ -109,6 +117,16 @@ def read_part(part: Part, columns: Sequence[str] | None = None) -> "pd.DataFrame
     if missing:
         raise KeyError(f"{part.path!r} has no column {missing[0]!r}; it has {[*inside, *dict(part.keys)]}")
     return frame.assign(**{name: _number(value) for name, value in named.items()})
+
+
+def _as_types(table: "pa.Table", types: "Mapping[str, pa.DataType]") -> "pa.Table":
+    import pyarrow as pa
+
+    if all(types.get(field.name, field.type) == field.type for field in table.schema):
+        return table
+    fields = [field.with_type(types.get(field.name, field.type)) for field in table.schema]
+    # As pandas would join them: a whole number of more than sixteen digits is no reason to refuse.
+    return table.cast(pa.schema(fields, metadata=table.schema.metadata), safe=False)
 
 
 def _damaged(part: Part) -> ValueError:
@@ -137,3 +155,66 @@ def joined_parts(frames: Sequence["pd.DataFrame"]) -> "pd.DataFrame":
     return pd.concat(
         with_rows or list(frames[:1]), ignore_index=all(isinstance(f.index, pd.RangeIndex) for f in with_rows)
     )
+
+
+@final
+class PartsAlike:
+    """Files that have rows, to be read one by one as parts of one table: with the columns of all, in one order, each of one type.
+
+    Of files without rows it is the first. A type is that of all files that have the column, so that a column of whole numbers in some
+    and of others in the rest is one of numbers in all, and one that a file has no value of is what it is in the others.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        parts = parts_of(path)
+        self.parts = [part for part in parts if num_rows_of(part)] or parts[:1]
+        self.names = list(dict.fromkeys(name for part in self.parts for name in names_of(part)))
+        found: dict[str, list[pa.DataType]] = {}
+        for part in self.parts:
+            for field in _schema_of(part):
+                found.setdefault(field.name, []).append(field.type)
+        common = {name: _common_type(types) for name, types in found.items()}
+        self._types = {name: kind for name, kind in common.items() if kind is not None}
+
+    @functools.cached_property
+    def num_rows(self) -> int:
+        return sum(num_rows_of(part) for part in self.parts)
+
+    def read(self, part: Part, columns: Sequence[str] | None = None) -> "pd.DataFrame":
+        """One of them, or those of these columns that any of them has."""
+        wanted = (
+            self.names if columns is None else [name for name in self.names if name in _wanted(columns, self.names)]
+        )
+        has = None if columns is None else [name for name in wanted if name in names_of(part)]
+        frame = read_part(part, has, types=self._types)
+        index = set(frame.index.names)
+        frame = frame.reindex(columns=[name for name in wanted if name not in index])
+        typed = {name: self._typed(frame[name], self._types[name]) for name in frame.columns if name in self._types}
+        return frame.assign(**{name: column for name, column in typed.items() if column is not None})
+
+    def _typed(self, column: "pd.Series", kind: "pa.DataType") -> "pd.Series | None":
+        """A column without a value that does not say what it is one of; None where it does."""
+        import pandas as pd
+        import pyarrow as pa
+
+        says = column.dtype != object and not (column.dtype.kind == "f" and not pa.types.is_floating(kind))
+        if says or pa.types.is_integer(kind) or not column.isna().all():
+            return None
+        is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+        dtype: Any = pd.StringDtype() if is_text else pd.ArrowDtype(kind)
+        return pd.Series(pd.array([None] * len(column), dtype=dtype), index=column.index)
+
+
+def _common_type(types: "Sequence[pa.DataType]") -> "pa.DataType | None":
+    """The type that holds values of all of these; None where there is none, as of words and numbers."""
+    import pyarrow as pa
+
+    distinct = list(dict.fromkeys(types))
+    if len(distinct) > 1:
+        distinct = list(dict.fromkeys(kind.value_type if pa.types.is_dictionary(kind) else kind for kind in distinct))
+    try:
+        schemas = [pa.schema([("column", kind)]) for kind in distinct]
+        found = pa.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pa.ArrowException:
+        return None
+    return None if pa.types.is_null(found) else found

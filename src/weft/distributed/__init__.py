@@ -5,7 +5,8 @@ Nothing outside of this folder imports Dask, and nothing in it does before it is
 """
 
 from weft.distributed.clients import cluster, executor_for, tasks_on
+from weft.distributed.files import open_lazily
 from weft.distributed.processes import Processes
 from weft.distributed.tasks import TaskError
 
-__all__ = ["Processes", "TaskError", "cluster", "executor_for", "tasks_on"]
+__all__ = ["Processes", "TaskError", "cluster", "executor_for", "open_lazily", "tasks_on"]

@@ -10,21 +10,26 @@ from typing import Any
 import numpy as np
 
 from weft.data.files import file_kind, read_table
-from weft.data.parts import is_of_parts, parts_of, read_part
+from weft.data.parts import PartsAlike, is_of_parts
 from weft.distributed.clients import num_workers
 from weft.distributed.lazy import is_xarray
+from weft.extras import require
 from weft.inference.watching import watched
 
 __all__ = ["computed_in_order", "open_lazily"]
 
 
-def open_lazily(path: str | os.PathLike[str], *, num_pieces: int) -> Any:
-    """The table at `path` on Dask: many parquet files one by one, Zarr by its chunks; others are read, then cut into pieces."""
+def open_lazily(path: str | os.PathLike[str], *, num_pieces: int = 1) -> Any:
+    """The table at `path` on Dask: many parquet files one by one, Zarr by its chunks; others are read, then cut into `num_pieces`.
+
+    Files need not be alike: each is read with the columns of all, of one type, and those without rows are passed over.
+    """
+    require("dask", "a table that is read part by part")
     import dask.dataframe as dd
 
     if is_of_parts(path):
-        parts = parts_of(path)
-        return dd.from_map(read_part, parts, meta=read_part(parts[0]).iloc[:0])
+        files = PartsAlike(path)
+        return dd.from_map(files.read, files.parts, meta=files.read(files.parts[0]).iloc[:0])
     kind = file_kind(path)
     if kind == "zarr" and pathlib.Path(path).exists():
         return _open_zarr(pathlib.Path(path).absolute())

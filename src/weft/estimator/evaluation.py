@@ -2,13 +2,14 @@
 """Honest scores: of held-out rows, beside what anyone could predict without a model, row by row or summed up."""
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, final
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from weft.baselines import available_baselines, fit_baselines, natural_periods
+from weft.baselines import Baseline, available_baselines, fit_baselines, natural_periods
 from weft.data.clock import UNIT_SECONDS
 from weft.data.tables import distinct_rows
 from weft.estimator.columns import Measurements
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = [
     "INTERVAL",
     "MODEL",
+    "FitBaselines",
+    "KeptBaselines",
     "Scored",
     "Sheet",
     "compare_rows",
@@ -68,6 +71,25 @@ def periods_in(times: Float[np.ndarray, " row"], translation: Translation) -> tu
     return natural_periods(UNIT_SECONDS[translation.clock.unit], float(np.ptp(distinct)), median_step(distinct))
 
 
+# `fit_baselines`, or what stands for it.
+FitBaselines = Callable[..., Iterable[tuple[str, Baseline]]]
+
+
+@final
+class KeptBaselines:
+    """`fit_baselines` for the parts of a table, which are all held against the same rows: what was fitted for the first is kept."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[str, ...], list[tuple[str, Baseline]]] = {}
+
+    def __call__(self, names: Sequence[str], *rows: Any, **options: Any) -> list[tuple[str, Baseline]]:
+        with self._lock:
+            if tuple(names) not in self._kept:
+                self._kept[tuple(names)] = list(fit_baselines(names, *rows, **options))
+            return self._kept[tuple(names)]
+
+
 @final
 @dataclasses.dataclass(frozen=True)
 class Scored:
@@ -85,10 +107,12 @@ def score_beside_baselines(
     *,
     seed: int,
     is_forecast: bool | None = None,
+    fit: FitBaselines = fit_baselines,
 ) -> Scored:
     """Our scores, then those of every baseline given the rows of `train`; of none where those are not known.
 
-    Persistence is there only where test rows come after training rows, as `is_forecast` says, or the times themselves.
+    Persistence is there only where test rows come after training rows, as `is_forecast` says, or the times themselves. `fit` is who fits
+    the baselines.
     """
     scores = {MODEL: prediction.score(test.values, seed)}
     if train is not None:
@@ -96,7 +120,7 @@ def score_beside_baselines(
             is_forecast = bool(len(test.times)) and float(test.times.min()) > float(train.times.max())
         periods = periods_in(train.times, translation)
         names = [name for name in available_baselines() if name != "persistence" or is_forecast]
-        for name, baseline in fit_baselines(names, train.times, train.places, train.values, periods=periods, seed=seed):
+        for name, baseline in fit(names, train.times, train.places, train.values, periods=periods, seed=seed):
             forecast = baseline.predict(test.times, test.places)
             scores[name] = score_rows(test.values, forecast.mean, forecast.sd)
     return Scored(scores, prediction.quantile(INTERVAL))

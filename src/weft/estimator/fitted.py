@@ -9,11 +9,12 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
+from weft.baselines import fit_baselines
 from weft.data.observations import Observations, take_rows
 from weft.data.tables import distinct_rows
 from weft.estimator.building import COVARIATES
 from weft.estimator.columns import Measurements, Roles, read_measurements
-from weft.estimator.evaluation import Sheet, make_sheet, rows_frame, score_beside_baselines
+from weft.estimator.evaluation import FitBaselines, Scored, Sheet, make_sheet, rows_frame, score_beside_baselines
 from weft.estimator.summary import describe_components, describe_noise, summary_text
 from weft.estimator.translation import Translation
 from weft.inference.merge import concatenate_observations
@@ -95,10 +96,13 @@ class Fitted:
         """The same having seen these rows too."""
         rows.require_value(self.roles, "take in")
         return dataclasses.replace(
-            self,
-            posterior=self.posterior.update(self.translation.observations(rows)),
-            num_rows=self.num_rows + rows.num_rows,
-            num_missing=self.num_missing + rows.num_missing,
+            self.counting(rows), posterior=self.posterior.update(self.translation.observations(rows))
+        )
+
+    def counting(self, rows: Measurements) -> "Fitted":
+        """The same with these rows counted, which tell nothing where they have no value."""
+        return dataclasses.replace(
+            self, num_rows=self.num_rows + rows.num_rows, num_missing=self.num_missing + rows.num_missing
         )
 
     def num_repeated(self, rows: Measurements, *, with_value: bool = False) -> int:
@@ -178,13 +182,16 @@ class Fitted:
             emission.sample(noise, f) if of == "observation" else emission.expected(f)
         )
 
-    def score_rows(self, rows: Measurements, seed: int) -> Any:
-        """A frame with one line a model and scored row: this one, then baselines given the rows seen so far."""
+    def scored(self, rows: Measurements, seed: int, fit: FitBaselines = fit_baselines) -> Scored:
+        """Scores of this one at rows, then of baselines given the rows seen so far, which `fit` fits."""
         rows.require_value(self.roles, "score")
-        test = make_sheet(rows, self.translation)
         train = self._seen() if self.batches else None
-        scored = score_beside_baselines(self.prediction(rows), train, test, self.translation, seed=seed)
-        return rows_frame(scored, np.arange(rows.num_rows), test)
+        test = make_sheet(rows, self.translation)
+        return score_beside_baselines(self.prediction(rows), train, test, self.translation, seed=seed, fit=fit)
+
+    def score_rows(self, rows: Measurements, seed: int) -> Any:
+        """The same as a frame with one line a model and scored row."""
+        return rows_frame(self.scored(rows, seed), np.arange(rows.num_rows), make_sheet(rows, self.translation))
 
     def effects(self) -> list[dict[str, Any]]:
         """The slope of each covariate: its component where it is one deviation and all other covariates are zero.

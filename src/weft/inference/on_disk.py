@@ -160,6 +160,10 @@ class PosteriorOnDisk(Posterior):
         return ()
 
     @property
+    def rows_are_on_disk(self) -> bool:
+        return True
+
+    @property
     def log_evidence(self) -> float:
         """Each region's by its core's share of the rows it sees: to compare models of the same table by, and no more than that.
 

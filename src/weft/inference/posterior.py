@@ -99,6 +99,11 @@ class Posterior(abc.ABC):
     def batches(self) -> tuple[Observations, ...]:
         """The rows seen, as given; none where the posterior was saved without them."""
 
+    @property
+    def rows_are_on_disk(self) -> bool:
+        """Whether the rows seen stay in files, and `update` puts more of them there."""
+        return False
+
     @abc.abstractmethod
     def habits(self) -> tuple[OwnOfPlaces, ...]:
         """What places have of their own besides the field; nothing, unless somebody looked for it."""

@@ -104,6 +104,10 @@ class PosteriorWithHabits(Posterior):
     def batches(self) -> tuple[Observations, ...]:
         return tuple(self._untell(batch) for batch in self._field.batches)
 
+    @property
+    def rows_are_on_disk(self) -> bool:
+        return self._field.rows_are_on_disk
+
     def habits(self) -> tuple[OwnOfPlaces, ...]:
         return tuple(habit.describe() for habit in self._habits)
 

@@ -14,7 +14,6 @@ from weft.project.answers import (
     predict_file,
     report_file,
     sample_file,
-    score_file,
     suggest_file,
     update_file,
 )
@@ -24,6 +23,7 @@ from weft.project.fitting import fit, fit_file, fitted_record, was_interrupted
 from weft.project.pictures import plot_file
 from weft.project.prepared import Prepared, prepare
 from weft.project.runs import Run, run
+from weft.project.scoring import score_file
 from weft.project.settings import Settings, read_settings
 from weft.project.starting_file import start
 from weft.project.surveys import Survey, survey, survey_file

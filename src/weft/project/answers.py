@@ -7,18 +7,17 @@ from typing import Any, NamedTuple
 
 from weft.data.files import read_table, tables_to_answer, write_pieces, write_table
 from weft.data.outputs import check_outputs
-from weft.data.parts import is_of_parts
+from weft.data.parts import PartsAlike, is_of_parts
 from weft.distributed import tasks_on
 from weft.distributed.clients import is_dask_client, num_workers
 from weft.distributed.files import computed_in_order, open_lazily
-from weft.estimator.evaluation import joined, row_scores, summaries_of
+from weft.estimator.filling import unseen_said_once
 from weft.inference.watching import tasks_shown
 from weft.loading import load_estimator
 from weft.options import Of
-from weft.project.surveys import arranged
+from weft.project.asked import columns_of, files_to_ask, has_rows, places_of, rows_for, rows_of_files, rows_to_answer
 from weft.report import ReportContent, build_report
 from weft.report.build import check_threshold
-from weft.scores import ScoresOfParts
 from weft.space_time_gp import SpaceTimeGP
 
 __all__ = [
@@ -34,7 +33,6 @@ __all__ = [
     "predicted_pieces",
     "report_file",
     "sample_file",
-    "score_file",
     "suggest_file",
     "update_file",
 ]
@@ -58,7 +56,11 @@ def predict_file(
         with tasks_shown("auto"):
             write_pieces(computed_in_order(gp.predict(asked, quantiles=quantiles, of=of), client), output)
         return
-    tables = tables_to_answer(table, output) if places is None else (rows_to_answer(gp, table, places),)
+    tables = (
+        tables_to_answer(table, output)
+        if places is None
+        else (rows_to_answer(gp, table, places, "rows are arranged first"),)
+    )
     with tasks_on(client), tasks_shown("auto"):
         write_pieces(predicted_pieces(gp, tables, quantiles, of), output)
 
@@ -69,74 +71,82 @@ def predicted_pieces(gp: SpaceTimeGP, tables: Iterable[Any], quantiles: Sequence
         yield from gp.predict_pieces(asked, quantiles=quantiles, of=of)
 
 
-def rows_for(gp: SpaceTimeGP, path: pathlib.Path, places: pathlib.Path | None) -> Any:
-    """A table with a row a measurement, as the model's was, whichever way its owner keeps it."""
-    data = read_table(path)
-    views = gp.each_target()
-    roles = views[0].roles_
-    targets = tuple(view.roles_.target for view in views)
-    needed = {*targets, *roles.space}
-    if places is None and needed <= set(getattr(data, "columns", needed)):
-        return data
-    known = {"time": roles.time, "space": roles.space, "target": targets if len(targets) > 1 else targets[0]}
-    return arranged(data, None if places is None else read_table(places), known).table
-
-
-def tables_with_values(
-    gp: SpaceTimeGP, path: pathlib.Path, output: pathlib.Path | None, places: pathlib.Path | None
-) -> Iterable[Any]:
-    """The same where answers are row by row: many files one by one, unless their rows have to be arranged, which takes all of them."""
-    views = gp.each_target()
-    needed = {*(view.roles_.target for view in views), *views[0].roles_.space}
-    if places is None and is_of_parts(path):
-        tables = tables_to_answer(path, "rows.parquet" if output is None else output)
-        if needed <= set(next(iter(tables)).columns):
-            return tables
-    return (rows_for(gp, path, places),)
-
-
-def rows_to_answer(gp: SpaceTimeGP, path: pathlib.Path, places: pathlib.Path | None) -> Any:
-    """The same of a table that need have no values; a grid as it is."""
-    data = read_table(path)
-    if places is None:
-        return data
-    roles = gp.each_target()[0].roles_
-    return arranged(data, read_table(places), {"time": roles.time, "space": roles.space}).table
-
-
 def load_target(model: pathlib.Path, target: str | None) -> SpaceTimeGP:
     """The estimator in a file; of several targets the one that is asked about."""
     gp = load_estimator(model)
     return gp if target is None else gp.only(target)
 
 
-def sample_file(model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, *, num: int, seed: int, of: Of) -> None:
+def sample_file(
+    model: pathlib.Path,
+    table: pathlib.Path,
+    output: pathlib.Path,
+    *,
+    num: int,
+    seed: int,
+    of: Of,
+    client: Any = None,
+) -> None:
     """Joint draws at the rows of a table or the points of a grid."""
     check_outputs({"model": model, "table": table}, tables={"draws": output})
     gp = load_estimator(model)
-    write_table(gp.sample(read_table(table), num=num, seed=seed, of=of), output)
+    with tasks_on(client), tasks_shown("auto"):
+        if is_of_parts(table):
+            write_pieces(_drawn_files(gp, PartsAlike(table), num=num, seed=seed, of=of), output)
+        else:
+            write_table(gp.sample(read_table(table), num=num, seed=seed, of=of), output)
+
+
+def _drawn_files(gp: SpaceTimeGP, files: PartsAlike, **options: Any) -> Iterator[Any]:
+    """Draws over the rows of all files together, file by file; all other columns are read when their turn comes."""
+    why = f"draws are joint over all rows ({options['num']} numbers of each are held)"
+    asked = rows_of_files(files, places_of(gp), why)
+    drawn = gp.sample(asked, **options)
+    names = [name for name in drawn.columns if name not in asked.columns]
+    first = 0
+    for part in files.parts:
+        piece = files.read(part)
+        rows = slice(first, first + len(piece))
+        piece = piece.assign(**{name: drawn[name].to_numpy()[rows] for name in names})
+        piece.attrs.update(drawn.attrs)
+        first = rows.stop
+        yield piece
 
 
 def fill_file(
-    model: pathlib.Path, table: pathlib.Path, output: pathlib.Path, of: Of, *, places: pathlib.Path | None = None
+    model: pathlib.Path,
+    table: pathlib.Path,
+    output: pathlib.Path,
+    of: Of,
+    *,
+    places: pathlib.Path | None = None,
+    client: Any = None,
 ) -> int:
-    """The table with the target's gaps filled; how many there were."""
+    """The table with the target's gaps filled, which need not fit into memory; how many there were. By the workers of `client`."""
     check_outputs({"model": model, "table": table, "places": places}, tables={"complete table": output})
     gp = load_estimator(model)
     flags = [f"{name}_filled" for name in gp.target] if len(gp.each_target()) > 1 else ["filled"]
+    files = files_to_ask(gp, table, places)
     num_filled = 0
 
-    def filled() -> Iterator[Any]:
+    def counted(pieces: Iterable[Any]) -> Iterator[Any]:
         nonlocal num_filled
-        for rows in tables_with_values(gp, table, output, places):
-            piece = gp.fill(rows, of=of)
+        for piece in pieces:
             num_filled += sum(int(piece[flag].sum()) for flag in flags)
             yield piece
 
-    if is_of_parts(table):
-        write_pieces(filled(), output)
-    else:
-        write_table(next(filled()), output)
+    lazy = None
+    if is_dask_client(client) and places is None and (files is not None or not is_of_parts(table)):
+        lazy = open_lazily(table, num_pieces=num_workers(client))
+    with tasks_on(client), tasks_shown("auto"):
+        if lazy is not None and (files is not None or has_rows(gp, lazy)):
+            write_pieces(counted(computed_in_order(gp.fill(lazy, of=of), client)), output)
+        elif files is not None:
+            with unseen_said_once():
+                write_pieces(counted(gp.fill(asked, of=of) for asked in tables_to_answer(table, output)), output)
+        else:
+            (filled,) = counted([gp.fill(rows_for(gp, table, places, "rows are arranged first"), of=of)])
+            write_table(filled, output)
     return num_filled
 
 
@@ -191,7 +201,11 @@ def aggregate_file(
     inputs = {"model": model, "table": table, "places": places, "polygons": options.get("polygons")}
     check_outputs(inputs, tables={"groups": output})
     gp = load_target(model, target)
-    groups = gp.aggregate(rows_to_answer(gp, table, places), by, **options)
+    gp.require_one_target()
+    weights = options.get("weights")
+    columns = (*places_of(gp), *by, *(() if weights is None else (weights,)))
+    rows = rows_to_answer(gp, table, places, "the uncertainty of a group is joint over its rows", columns)
+    groups = gp.aggregate(rows, by, **options)
     write_table(groups, output)
     return len(groups)
 
@@ -212,11 +226,15 @@ def audit_file(
     rate: float,
     places: pathlib.Path | None = None,
     target: str | None = None,
+    client: Any = None,
 ) -> dict[str, int]:
     """The suspicious rows of a table; how many there are of each cause."""
     check_outputs({"model": model, "table": table, "places": places}, tables={"suspicious rows": output})
     gp = load_target(model, target)
-    found = gp.audit(rows_for(gp, table, places), rate=rate)
+    gp.require_one_target()
+    rows = rows_for(gp, table, places, "an audit holds rows against each other", columns_of(gp))
+    with tasks_on(client), tasks_shown("auto"):
+        found = gp.audit(rows, rate=rate)
     write_table(found.reset_index(drop=True), output)
     return {str(cause): int(count) for cause, count in found["cause"].value_counts().items()}
 
@@ -252,73 +270,17 @@ def update_file(
     check_outputs({"model": model, "table": table, "places": places}, files={"new model": output})
     gp = load_estimator(model)
     # Of several targets the rows are the same, and counted once.
-    before, rows = gp.each_target()[0].fitted_, rows_for(gp, table, places)
-    gp.update(rows)
+    before = gp.each_target()[0].fitted_
+    files, num_repeated = files_to_ask(gp, table, places), 0
+    if files is not None and before.posterior.rows_are_on_disk:
+        gp.update_pieces(files.read(part) for part in files.parts)
+    else:
+        rows = rows_for(gp, table, places, "a model keeps its rows", columns_of(gp))
+        num_repeated = before.num_repeated(before.read(rows))
+        gp.update(rows)
     gp.save(output)
     num_rows = gp.each_target()[0].num_rows_
-    return Update(num_rows - before.num_rows, before.num_repeated(before.read(rows)), num_rows)
-
-
-def score_file(
-    model: pathlib.Path,
-    table: pathlib.Path,
-    rows: pathlib.Path | None = None,
-    *,
-    places: pathlib.Path | None = None,
-) -> dict[str, dict[str, float | int]]:
-    """Scores of a model and of baselines on a table's rows; those of every row go to the file `rows`."""
-    check_outputs({"model": model, "table": table, "places": places}, tables={"scored rows": rows})
-    gp = load_estimator(model)
-    if rows is None and is_of_parts(table):
-        return _scores_of_parts(gp, tables_with_values(gp, table, None, places))
-    asked = rows_for(gp, table, places)
-    views = gp.each_target()
-    scored = [view.score_rows(asked) for view in views]
-    if rows is not None:
-        named = zip(views, scored, strict=True)
-        several = [each.assign(target=view.roles_.target) for view, each in named] if len(views) > 1 else scored
-        write_table(joined(several), rows)
-    return _by_target(views, [summaries_of(each, view.target_sd_) for view, each in zip(views, scored, strict=True)])
-
-
-def _scores_of_parts(gp: SpaceTimeGP, tables: Iterable[Any]) -> dict[str, dict[str, float | int]]:
-    """Those of tables one after another, of which only what adds up is kept."""
-    views = gp.each_target()
-    found: list[dict[str, ScoresOfParts]] = [{} for _ in views]
-    for table in tables:
-        for view, own in zip(views, found, strict=True):
-            # A file need not have a value; all of them have to have one.
-            if view.fitted_.read(table).num_missing == len(table):
-                continue
-            for model, part in view.score_rows(table).groupby("model", sort=False):
-                own.setdefault(str(model), ScoresOfParts()).add(row_scores(part))
-    for view, own in zip(views, found, strict=True):
-        if not own:
-            raise ValueError(f"no row has a value of {view.roles_.target!r}, so there is nothing to score")
-        # What is there for some files only, as persistence is for those that come after all that was learned from, is of other rows.
-        most = max(scores.num_rows for scores in own.values())
-        for model in [model for model, scores in own.items() if scores.num_rows < most]:
-            del own[model]
-    return _by_target(
-        views,
-        [
-            {model: scores.summary(view.target_sd_) for model, scores in own.items()}
-            for view, own in zip(views, found, strict=True)
-        ],
-    )
-
-
-def _by_target(
-    views: Sequence[Any], summaries: Sequence[dict[str, dict[str, float | int]]]
-) -> dict[str, dict[str, float | int]]:
-    """Of one target as they are; of several each by its name."""
-    if len(views) == 1:
-        return summaries[0]
-    return {
-        f"{view.roles_.target} {model}": summary
-        for view, own in zip(views, summaries, strict=True)
-        for model, summary in own.items()
-    }
+    return Update(num_rows - before.num_rows, num_repeated, num_rows)
 
 
 def report_file(
@@ -337,6 +299,7 @@ def report_file(
     check_outputs(inputs, files={"report": output})
     check_threshold(options.get("threshold"))
     gp = load_target(model, target)
-    seen, unseen = (None if file is None else rows_for(gp, file, places) for file in (table, held_out))
+    why = "a report draws from all rows"
+    seen, unseen = (None if file is None else rows_for(gp, file, places, why) for file in (table, held_out))
     heights = None if terrain is None else read_table(terrain)
     return build_report(gp, seen, path=output, held_out=unseen, terrain=heights, **options)
