@@ -27,7 +27,7 @@ from weft.training.maximise import maximise
 from weft.training.neighbourhoods import learn_neighbourhoods, place_neighbourhoods
 from weft.training.selection import Draft, learned_from, numbers_of
 
-__all__ = ["MOST_LOADING", "Clock", "Parts", "Timed", "rehearse_neighbourhoods", "rehearse_parts"]
+__all__ = ["MOST_LOADING", "Clock", "Rehearsed", "Timed", "rehearse_neighbourhoods", "rehearse_parts"]
 
 Clock = Callable[[], float]
 
@@ -69,7 +69,7 @@ class Timed(NamedTuple):
         return self.loading + times * self.seconds
 
 
-class Parts(NamedTuple):
+class Rehearsed(NamedTuple):
     """Seconds of an evaluation of the parts to learn from and of all learning, and the parts."""
 
     evaluation: float
@@ -101,7 +101,7 @@ def rehearse_parts(
     *,
     begun: float,
     chooses: bool,
-) -> Parts:
+) -> Rehearsed:
     """What a fit takes until it has its parameters; `chooses` says whether components are tried before."""
     # A climb loads it; most of the time for which a small fit waits before its first step.
     importlib.import_module("scipy.optimize")
@@ -127,7 +127,7 @@ def rehearse_parts(
     if isinstance(objective, CompositeObjective) and len(parts) > 1:
         # Standard errors, of several parts only: all of them once, and for each free number, and one more, those of a batch.
         evaluations += 1 + (space.size + 1) * objective.batch_size / len(parts)
-    return Parts(
+    return Rehearsed(
         each.seconds,
         choosing + cutting + each.of(larger * evaluations),
         parts,
