@@ -123,13 +123,17 @@ def rehearse_parts(
         before = clock()
         top = maximise(objective, point, max_iterations=STEPS, tolerance=0.0, gradient_tolerance=0.0).best
         each = each._replace(seconds=(clock() - before) / top.num_evaluations)
+    before = clock()
+    # What was learned is put into the model at the end, by what is compiled for it.
+    space.place_numpy(start.model, point, to_keep=True)
+    keeping = min(clock() - before, MOST_LOADING)
     evaluations = EVALUATIONS_OF_CHOSEN if chooses else EVALUATIONS_UNCHOSEN if is_gaussian else EVALUATIONS_OF_SITES
     if isinstance(objective, CompositeObjective) and len(parts) > 1:
         # Standard errors, of several parts only: all of them once, and for each free number, and one more, those of a batch.
         evaluations += 1 + (space.size + 1) * objective.batch_size / len(parts)
     return Rehearsed(
         each.seconds,
-        choosing + cutting + each.of(larger * evaluations),
+        choosing + cutting + keeping + each.of(larger * evaluations),
         parts,
     )
 
