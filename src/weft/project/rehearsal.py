@@ -33,7 +33,7 @@ Clock = Callable[[], float]
 
 # Evaluations that climbs take, which nothing counts beforehand. Means over the tables of benchmarks/fit_time.py: of the first model on the
 # parts that components are tried on (10 to 22 there); of each change that may be tried (7 to 10), of which some are not once others
-# are kept, as one in four was; and, the middle one, of all parts by what was chosen (5 to 70), or by what nobody chose (26 to 32).
+# are kept, as one in four was; and, the middle one, of all parts by what was chosen (5 to 70), or by what nobody chose (26 to 37).
 EVALUATIONS_OF_DRAFT = 16.0
 EVALUATIONS_OF_CHANGE = 9.0
 SHARE_TRIED = 0.75
