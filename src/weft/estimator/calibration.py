@@ -27,7 +27,7 @@ from weft.inference.with_habits import with_habits
 from weft.model import Model
 from weft.phases import timing
 
-__all__ = ["Hidden", "hide", "tails_of_places"]
+__all__ = ["Hidden", "hide", "predicted_without", "tails_of_places"]
 
 # Rows below which answers stay the model's own unless hidden ones say clearly that its tails are others; rows, and places, below which
 # those left tell nothing about what is hidden.
@@ -112,7 +112,7 @@ def tails_of_places(
     turns = hide(data, num_space, seed, work=work)
     if not turns:
         return None
-    found = [_hidden_once(condition, data, hidden, habits, num_space) for hidden in turns]
+    found = [predicted_without(condition, data, hidden, habits, num_space) for hidden in turns]
     of_rows = learn_tails(_one_after_another([each for each, _ in found]))
     seen = unseen = Tails() if is_small and not of_rows.is_clear() else of_rows.tails
     places, place = places_of_rows(data, num_space)
@@ -127,7 +127,7 @@ def tails_of_places(
     return None if seen == unseen == Tails() else TailsOfPlaces(places, seen, unseen)
 
 
-def _hidden_once(
+def predicted_without(
     condition: Callable[[Observations], Posterior],
     data: Observations,
     hidden: Hidden,

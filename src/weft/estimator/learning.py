@@ -43,13 +43,14 @@ from weft.options import Options
 from weft.phases import timing
 from weft.training.blocks import choose_blocks
 from weft.training.fitting import FitResult, Outcome, fit
-from weft.training.neighbourhoods import Neighbourhoods, find_neighbourhoods
+from weft.training.neighbourhoods import Neighbourhoods, find_neighbourhoods, may_differ
 
 __all__ = [
     "MOST_LOOKED_AT",
     "Learned",
     "Whole",
     "answer_with_habits",
+    "asks_neighbourhoods",
     "chosen_stretches",
     "learn",
     "learn_from_parts",
@@ -471,10 +472,17 @@ def _own_of_neighbourhoods(
     options: Options, result: FitResult, data: Observations, names: tuple[str, ...], num_space: int
 ) -> Neighbourhoods | None:
     """What neighbourhoods have of their own, where nothing else was asked for: strengths change the kernel, and noise is a habit."""
-    is_free = options.kernel is None and options.components == AUTO and "noise" in names and result.model.is_exact
-    if not is_free or data.num_rows < FEWEST_ROWS or data.places.shape[1] > num_space:
+    if result.outcome is Outcome.INTERRUPTED or not asks_neighbourhoods(options, result.model, data, names, num_space):
         return None
-    return None if result.outcome is Outcome.INTERRUPTED else find_neighbourhoods(result.model, data)
+    return find_neighbourhoods(result.model, data)
+
+
+def asks_neighbourhoods(
+    options: Options, model: Model, data: Observations, names: tuple[str, ...], num_space: int
+) -> bool:
+    """Whether neighbourhoods are asked what they have of their own: where nothing else was asked for, and rows are enough."""
+    is_free = options.kernel is None and options.components == AUTO and "noise" in names and model.is_exact
+    return is_free and data.num_rows >= FEWEST_ROWS and data.places.shape[1] == num_space and may_differ(model, data)
 
 
 def _options_for(options: Options, *data: Observations) -> dict[str, Any]:

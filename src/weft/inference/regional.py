@@ -243,6 +243,13 @@ class RegionalPosterior(Posterior):
         apart = (highest - lowest) / np.sqrt(blended.variance)
         return Seam(float(apart.max()), float(np.quantile(apart, 0.95)), len(times))
 
+    def at_cores(self, numbers: Sequence[int]) -> list[Float[np.ndarray, "row moment"]]:
+        """What each of these regions alone says of the rows of its own core: mean and variance of f."""
+        rows = [self.division.regions[number].rows[self.division.regions[number].is_core] for number in numbers]
+        return self._map(
+            marginals_at, numbers, [(self._data.row_times[own], self._data.row_places[own]) for own in rows]
+        )
+
     def _blended(
         self, times: ArrayLike, places: ArrayLike, question: Callable[["Conditioned", Any, Any], np.ndarray]
     ) -> Marginals:

@@ -48,7 +48,7 @@ from weft.training.parameters import (
 from weft.training.progress import Iteration, Report, progress_report
 from weft.training.uncertainty import sandwich, standard_errors
 
-__all__ = ["FitResult", "Outcome", "fit"]
+__all__ = ["FitResult", "Outcome", "fit", "objective_for"]
 
 logger = logging.getLogger("weft")
 
@@ -179,20 +179,8 @@ def fit(
     )
     terms = prior_terms(priors or {}, space, model)
     num_rows = sum(block.num_rows for block in blocks)
-    objective: _Objective | CompositeObjective
-    if len(blocks) == 1:
-        shape = shape_of(model, blocks[0])
-        chosen = choose_engine(engine, shape)
-        refuse_too_large(shape, chosen)
-        is_large = chosen.cost(shape).flops > LARGE
-        objective = (
-            CompositeObjective(space, model, blocks, terms, power=power, engine=chosen)
-            if is_learned_plainly(model, blocks[0], chosen)
-            else _Objective(space, model, blocks[0], terms, power, chosen, is_large=is_large)
-        )
-    else:
-        with tasks_on(client):
-            objective = CompositeObjective(space, model, blocks, terms, power=power, engine=engine)
+    with tasks_on(client if len(blocks) > 1 else None):
+        objective = objective_for(space, model, blocks, terms, power=power, engine=engine)
     run = _Run(
         objective=objective,
         space=space,
@@ -246,6 +234,27 @@ def fit(
         standard_errors=run.standard_errors(),
         seconds=run.stopwatch.seconds,
     )
+
+
+def objective_for(
+    space: ParameterSpace,
+    model: Model,
+    blocks: Sequence[Observations],
+    terms: tuple[tuple[Path, Prior], ...],
+    *,
+    power: float = 0.0,
+    engine: str | Engine = "auto",
+) -> "_Objective | CompositeObjective":
+    """What `fit` climbs; MemoryError where an evaluation would not fit into memory."""
+    if len(blocks) > 1:
+        return CompositeObjective(space, model, blocks, terms, power=power, engine=engine)
+    shape = shape_of(model, blocks[0])
+    chosen = choose_engine(engine, shape)
+    refuse_too_large(shape, chosen)
+    if is_learned_plainly(model, blocks[0], chosen):
+        return CompositeObjective(space, model, blocks, terms, power=power, engine=chosen)
+    is_large = chosen.cost(shape).flops > LARGE
+    return _Objective(space, model, blocks[0], terms, power, chosen, is_large=is_large)
 
 
 def _with_few_pseudo_points(model: Model, blocks: tuple[Observations, ...], count: int) -> Model:

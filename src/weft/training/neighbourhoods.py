@@ -32,7 +32,14 @@ from weft.model import Model
 from weft.phases import timing
 from weft.scores import crps_gaussian
 
-__all__ = ["Neighbourhoods", "find_neighbourhoods"]
+__all__ = [
+    "Neighbourhoods",
+    "Placed",
+    "find_neighbourhoods",
+    "learn_neighbourhoods",
+    "may_differ",
+    "place_neighbourhoods",
+]
 
 logger = logging.getLogger("weft")
 
@@ -89,20 +96,27 @@ class Neighbourhoods:
         return NoiseOfNeighbourhoods(self.centres, self.width, shared + self.logarithms[:, -1], self.log_sd[:, -1])
 
 
+class Placed(NamedTuple):
+    """Centres, how far each reaches, and the rows of its block."""
+
+    centres: Float[np.ndarray, "centre dim"]
+    width: Float[np.ndarray, " dim"]
+    rows: list[Int[np.ndarray, " row"]]
+
+
 @timing("learn")
 def find_neighbourhoods(model: Model, data: Observations) -> Neighbourhoods | None:
     """What neighbourhoods have of their own; None where rows left out do not gain by it, or where there is too little to tell by.
 
     Where places are seen again and again, these have a noise of their own instead.
     """
-    if not isinstance(model.likelihood, Gaussian) or model.mean is not None or places_repeat(data):
-        return None
-    if float(model.likelihood.variance) == 0:
-        # The rows' own noise alone: there is none to differ.
-        return None
-    placed = _place(model, data)
-    if placed is None:
-        return None
+    placed = place_neighbourhoods(model, data) if may_differ(model, data) else None
+    return None if placed is None else learn_neighbourhoods(model, data, placed)
+
+
+@timing("learn")
+def learn_neighbourhoods(model: Model, data: Observations, placed: Placed) -> Neighbourhoods | None:
+    """What neighbourhoods placed so have of their own."""
     blocks = [_Block.of(model, take_rows(data, rows)) for rows in placed.rows]
     gain, error = _gain_of_rows_left_out(blocks)
     is_kept = gain > max(_LEAST_GAIN, _CLEAR * error)
@@ -119,13 +133,15 @@ def find_neighbourhoods(model: Model, data: Observations) -> Neighbourhoods | No
     return Neighbourhoods(placed.centres, placed.width, *learned)
 
 
-class _Placed(NamedTuple):
-    centres: Float[np.ndarray, "centre dim"]
-    width: Float[np.ndarray, " dim"]
-    rows: list[Int[np.ndarray, " row"]]
+def may_differ(model: Model, data: Observations) -> bool:
+    """Whether neighbourhoods may have anything of their own."""
+    if not isinstance(model.likelihood, Gaussian) or model.mean is not None or places_repeat(data):
+        return False
+    # The rows' own noise alone: there is none to differ.
+    return float(model.likelihood.variance) != 0
 
 
-def _place(model: Model, data: Observations) -> _Placed | None:
+def place_neighbourhoods(model: Model, data: Observations) -> Placed | None:
     """Centres as dense as the places, and around each the rows of a compact block, all of one size."""
     times, places = data.row_times, data.row_places
     used = _lengths(model, times, places)
@@ -142,7 +158,7 @@ def _place(model: Model, data: Observations) -> _Placed | None:
     size = min(around.shape[1], _MOST_ROWS)
     if size < _FEWEST_ROWS:
         return None
-    return _Placed(centres, used * float(np.median(apart)), [_compact(points, near, size) for near in around])
+    return Placed(centres, used * float(np.median(apart)), [_compact(points, near, size) for near in around])
 
 
 def _lengths(

@@ -14,9 +14,9 @@ from weft.model import Model
 from weft.training.composite import CompositeObjective
 from weft.training.left_out import leave_places_out, leave_rows_out
 from weft.training.maximise import maximise
-from weft.training.parameters import Prior, make_space, prior_terms
+from weft.training.parameters import ParameterSpace, Path, Prior, make_space, prior_terms
 
-__all__ = ["Candidate", "Checks", "Draft", "Selection", "Trial", "learned_from", "select"]
+__all__ = ["Candidate", "Checks", "Draft", "Selection", "Trial", "learned_from", "numbers_of", "select"]
 
 # Nats of evidence that a parameter more has to bring.
 _NATS_PER_PARAMETER = 2.0
@@ -135,8 +135,7 @@ def learned_from(draft: Draft, blocks: Sequence[Observations]) -> Draft:
 
 def _climbed(draft: Draft, blocks: Sequence[Observations], iterations: int) -> tuple[Draft, float, int]:
     """The draft with its parameters learned, the objective there, and how many parameters they are."""
-    space = make_space(draft.model, frozen=draft.frozen)
-    terms = prior_terms(draft.priors, space, draft.model) if draft.priors else ()
+    space, terms = numbers_of(draft)
     num_rows = sum(block.num_rows for block in blocks)
     top = maximise(
         CompositeObjective(space, draft.model, blocks, terms, power=0.0, engine="auto"),
@@ -148,6 +147,12 @@ def _climbed(draft: Draft, blocks: Sequence[Observations], iterations: int) -> t
     ).best
     model = space.place_numpy(draft.model, top.point)
     return dataclasses.replace(draft, model=model), top.evaluation.value, space.size
+
+
+def numbers_of(draft: Draft) -> tuple[ParameterSpace, tuple[tuple[Path, Prior], ...]]:
+    """What of a draft is learned, and what is known of it."""
+    space = make_space(draft.model, frozen=draft.frozen)
+    return space, prior_terms(draft.priors, space, draft.model) if draft.priors else ()
 
 
 def _judge(name: str, before: _Learned, after: _Learned) -> Trial:

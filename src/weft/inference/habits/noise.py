@@ -24,7 +24,7 @@ from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.likelihoods import Gaussian
 from weft.model import Model
 
-__all__ = ["Noise", "find_noise"]
+__all__ = ["Noise", "find_noise", "tells_noise"]
 
 # Rows a place has on average, below which its noise cannot be told.
 _FEWEST_ROWS = 50.0
@@ -132,10 +132,7 @@ class Noise(Habit):
 
 def find_noise(field: Posterior, data: Observations, num_space: int) -> Noise | None:
     """Noise variances of the places of `data`, which `field` has seen; None where they hardly differ or left-out rows do not gain."""
-    num_places = len(distinct_places(data.places[:, :num_space])[0])
-    if not isinstance(field.model.likelihood, Gaussian) or num_places < _FEWEST_PLACES:
-        return None
-    if data.num_rows < _FEWEST_ROWS * num_places:
+    if not isinstance(field.model.likelihood, Gaussian) or not tells_noise(data, num_space):
         return None
     left = _what_is_left(field, data, data, num_space)
     found = _learned(left.variance, left.worth)
@@ -156,6 +153,12 @@ def find_noise(field: Posterior, data: Observations, num_space: int) -> Noise | 
     # The model's own noise is that of the quietest place, and every other adds to it.
     base = median * float(np.exp(np.min(shrunk["log_ratio"])))
     return Noise(left.places, **shrunk, median=median, spread=spread, base=base)
+
+
+def tells_noise(data: Observations, num_space: int) -> bool:
+    """Whether there are places enough, and rows at each."""
+    num_places = len(distinct_places(data.places[:, :num_space])[0])
+    return num_places >= _FEWEST_PLACES and data.num_rows >= _FEWEST_ROWS * num_places
 
 
 class _Left(NamedTuple):
