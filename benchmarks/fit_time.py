@@ -24,7 +24,7 @@ OF_FILES = {
     "beijing_air, two months": ("beijing_air/beijing_air_hourly.parquet", MAP, ("2014-01-01", "2014-02-28")),
     "italy_covid, a year": ("italy_covid/italy_covid_daily.parquet", MAP, ("2021-01-01", "2021-12-31")),
     "ghcn_pnw, two years": ("ghcn_pnw/paper_box_tmax.parquet", HILLS, ("2018-07-07", "2020-05-31")),
-    "croatia, all but a fold": ("published/croatia/table.parquet", HILLS, None),
+    "croatia": ("published/croatia/table.parquet", HILLS, None),
     "price_paid, SW19": ("price_paid/flats_sw19_2010_2020.parquet", MAP, None),
     "price_paid, January": ("price_paid/flats_england_wales_2016_01.parquet", MAP, None),
     "us_2017": ("us_2017/split.parquet", HILLS, None),
@@ -66,8 +66,8 @@ def load(name):
         table = table[(table["time"] >= first) & (table["time"] < last + pd.Timedelta("1D"))]
     if "held_out" in table:
         table = table[~table["held_out"]]
-    elif name in ("heaton", "croatia, all but a fold"):
-        table = table[(table["fold"] == 0) == (name == "heaton")]
+    elif name == "heaton":
+        table = table[table["fold"] == 0]
     table = table[["time", *space, "value"]]
     return table, estimator(table, "time", space, "value")
 
