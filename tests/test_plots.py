@@ -54,6 +54,10 @@ def test_series_is_the_point_and_the_measurements(fitted: weft.SpaceTimeGP, tabl
     line, dots = ax.lines
     np.testing.assert_allclose(line.get_ydata(), expected["mean"], rtol=1e-9)
     np.testing.assert_array_equal(dots.get_ydata(), own["value"].dropna())
+    place = own[["lon", "lat", "elevation"]].iloc[0].tolist()
+    np.testing.assert_allclose(fitted.plot.series(place).lines[0].get_ydata(), expected["mean"], rtol=1e-9)
+    with pytest.raises(ValueError, match="a point needs lon, lat, elevation"):
+        fitted.plot.series(place[:2])
     with pytest.raises(ValueError, match="does not know stations by name"):
         fitted.plot.series("3", ax=ax)
     with pytest.raises(ValueError, match="numbered from 0 to 5"):

@@ -4,7 +4,7 @@
 Each takes `ax=` to draw into, makes a figure otherwise, and gives the Axes back.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, final
 
 import matplotlib
@@ -95,19 +95,26 @@ class Plots:
 
     @in_float64
     def series(
-        self, station: int | str | Mapping[str, float | str] = 0, *, table: Any = None, ax: "Axes | None" = None
+        self,
+        station: int | str | Mapping[str, float | str] | Sequence[float] = 0,
+        *,
+        table: Any = None,
+        ax: "Axes | None" = None,
     ) -> "Axes":
         """What was measured at a station, and what the model says would be: mean and 90 % band.
 
-        `station` is a number in the order of the model's places, or a place by its columns; a name where `table` gives the
+        `station` is a number in the order of the model's places, or a place as `gp.point` takes it; a name where `table` gives the
         stations theirs.
         """
         gp, ax = self._gp, _axes(ax)
         rows = kept_rows(gp) if table is None else rows_of_table(gp, table)
         clock = gp.fitted_.translation.clock
+        place: Any
         if isinstance(station, Mapping):
             said = (f"{key} {value if isinstance(value, str) else f'{value:g}'}" for key, value in station.items())
             place, own, name = dict(station), None, ", ".join(said)
+        elif isinstance(station, Sequence) and not isinstance(station, str):
+            place, own, name = station, None, ", ".join(map(str, station))
         else:
             own = _station_number(rows, station)
             at = {key: column[own] for key, column in rows.places.items()}

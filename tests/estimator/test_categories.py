@@ -99,6 +99,9 @@ def test_levels_are_known_whatever_the_type_of_their_column(fitted, tmp_path):
     expected = fitted.predict(table)["mean"].to_numpy()
     as_category = table.assign(kind=table["kind"].astype("category"), new=table["new"].astype(str))
     assert_allclose(fitted.predict(as_category)["mean"], expected, rtol=1e-12)
+    # As databases and R write yes and no; they had been levels never seen.
+    for written in (table["new"].astype(int), table["new"].map({True: "TRUE", False: "FALSE"})):
+        assert_allclose(fitted.predict(table.assign(new=written))["mean"], expected, rtol=1e-12)
     fitted.save(tmp_path / "kinds.weft")
     assert_allclose(weft.load(tmp_path / "kinds.weft").predict(table)["mean"], expected, rtol=1e-12)
     place = {"x": 11.0, "y": 47.5, "kind": "barn", "wind": 3.0, "new": True}

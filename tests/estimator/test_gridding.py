@@ -74,5 +74,7 @@ def test_what_makes_no_grid(fitted: weft.SpaceTimeGP) -> None:
         fitted.grid(0.1, terrain=TERRAIN.isel(lat=[0, 1]))
     with pytest.raises(ValueError, match=r"makes .* points; choose a wider one"):
         fitted.grid("1m", terrain=TERRAIN)
+    with pytest.raises(ValueError, match=r"makes .* points; choose a wider one"):
+        fitted.grid(1e-9, terrain=TERRAIN)  # an axis alone would not fit into memory
     with pytest.raises(ValueError, match="times is empty"):
         fitted.grid(0.5, times=[], terrain=TERRAIN)

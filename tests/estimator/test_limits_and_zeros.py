@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 
 import weft
+from weft.data.missing import far_from_others
+from weft.estimator.auditing import _at_jumps
 
 OPTIONS = {"time": "time", "space": ("x", "y"), "max_iterations": 6, "progress": None}
 
@@ -40,6 +42,8 @@ def test_what_is_below_the_limit_is_predicted_from_what_is_known(tmp_path):
     assert error < 0.6 * np.sqrt(np.mean((table["value"] - truth)[hidden] ** 2))
     inside = (truth > answer["q0.05"]) & (truth < answer["q0.95"])
     assert 0.8 < inside[hidden].mean() <= 1.0
+    # What an instrument shows again and again at its limit is no stuck sensor.
+    np.testing.assert_array_equal(_at_jumps(gp.fitted_, gp.fitted_.read(table)), hidden | rough)
     gp.save(tmp_path / "limits.weft")
     np.testing.assert_array_equal(weft.load(tmp_path / "limits.weft").predict(table)["mean"], answer["mean"])
 
@@ -82,3 +86,22 @@ def test_limits_where_nothing_uses_them_are_refused():
     table = table.assign(value=field, least=-1.0)
     with pytest.raises(ValueError, match="Gaussian makes no use of lower"):
         weft.SpaceTimeGP(target="value", lower="least", **OPTIONS).fit(table)
+
+
+def test_an_audit_does_not_take_wet_rows_beside_dry_ones_for_faults():
+    """Every wet row of a dry table, and runs without rain, had been listed; a planted fault still is."""
+    table, field, rng = made(2)
+    amounts = np.maximum(field - 0.8 + 0.3 * rng.normal(size=len(field)), 0.0) ** 2
+    assert np.mean(amounts == 0) > 0.5
+    amounts[33] = 80.0
+    rows = table.assign(value=amounts)
+    options = {**OPTIONS, "components": ("fast",), "max_iterations": 3}
+    suspicious = weft.SpaceTimeGP(target="value", likelihood="rain", **options).fit(rows[:200]).audit(rows[:200])
+    assert 33 in suspicious.index
+    assert len(suspicious) <= 4
+
+
+def test_where_most_values_are_one_the_others_say_what_is_far():
+    counts = np.array([0.0] * 8 + [1.0, 2.0, 1.0, 3.0, 4000.0])
+    np.testing.assert_array_equal(far_from_others(counts), counts == 4000.0)
+    assert not far_from_others(np.zeros(5)).any()

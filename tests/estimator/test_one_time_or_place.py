@@ -32,3 +32,13 @@ def test_a_series_is_filled_and_forecast():
     # Every other day was seen, the 389th last.
     assert len(ahead) == 2
     assert np.abs(ahead["mean"].to_numpy()[0] - np.sin(390 / 15)) < 0.3
+
+
+def test_a_report_of_one_time_and_of_one_place_draws_no_reach_there_is_none_of(tmp_path):
+    """An axis of no length had been drawn, with a warning of matplotlib."""
+    rng = np.random.default_rng(2)
+    rows = pd.DataFrame({"time": np.arange(40.0), "lon": rng.uniform(5, 7, 40), "lat": rng.uniform(45, 46, 40)})
+    rows["value"] = np.sin(rows["time"] / 5) + rows["lon"] + 0.1 * rng.normal(size=40)
+    quick = {"components": ("slow",), "habits": None, "max_iterations": 2}
+    for one in ({"time": 3.0}, {"lon": 5.0, "lat": 45.0}):
+        weft.SpaceTimeGP(**ARGUMENTS, **quick).fit(rows.assign(**one)).report(tmp_path / "report.html")

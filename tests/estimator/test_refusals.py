@@ -55,6 +55,18 @@ CASES = {
         ValueError,
         "leave one",
     ),
+    "values a likelihood cannot have": (
+        {"likelihood": "gamma"},
+        lambda table: table.assign(value=np.where(table.index == 5, 0.0, np.abs(table["value"]) + 0.1)),
+        ValueError,
+        "Gamma: values must be positive; there is 0 in row 5",
+    ),
+    "counts below zero": (
+        {"likelihood": "poisson"},
+        lambda table: table.assign(value=np.where(table.index == 5, -1.0, 3.0)),
+        ValueError,
+        "Poisson: values must be whole numbers, zero or more; there is -1 in row 5",
+    ),
     "unknown transform": ({"transform": "cube"}, lambda table: table, ValueError, "cube"),
     "log of negatives": (
         {"transform": "log"},

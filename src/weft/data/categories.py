@@ -30,6 +30,11 @@ ANOTHER = "(another)"
 # Every level is a number that the model carries through time.
 MOST_LEVELS = 200
 
+# How other programs write what Python and pandas call False and True.
+_YES_AND_NO = {
+    text: level for level, texts in (("False", "0 false FALSE"), ("True", "1 true TRUE")) for text in texts.split()
+}
+
 Labels = np.ndarray  # of str
 
 
@@ -95,6 +100,8 @@ class Category:
 
     def numbers(self, labels: Labels) -> Float[np.ndarray, " row"]:
         known = {level: number for number, level in enumerate(self.levels)}
+        if set(self.levels) <= {"False", "True", MISSING}:
+            known |= {text: known[level] for text, level in _YES_AND_NO.items() if level in known}
         distinct, which = np.unique(labels, return_inverse=True)
         return np.array([known.get(str(label), len(self.levels)) for label in distinct], dtype=np.float64)[which]
 

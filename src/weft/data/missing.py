@@ -47,10 +47,15 @@ def is_missing_code(values: Float[np.ndarray, " row"]) -> Bool[np.ndarray, " row
 
 
 def far_from_others(values: Float[np.ndarray, " row"]) -> Bool[np.ndarray, " row"]:
-    """Which values are so far from the middle of all that they are none of them, whatever they are."""
-    middle = float(np.median(values))
-    spread = 1.4826 * float(np.median(np.abs(values - middle)))
-    return np.abs(values - middle) > _GROSS * max(spread, 1e-300)
+    """Which values are so far from the middle of all that they are none of them, whatever they are.
+
+    Where most are one value, no rain or no case, the others say how far apart values are: else each of these would be far.
+    """
+    apart = np.abs(values - float(np.median(values)))
+    if not apart.any():
+        return np.zeros(len(values), dtype=bool)
+    spread = float(np.median(apart)) or float(np.median(apart[apart > 0]))
+    return apart > _GROSS * max(1.4826 * spread, 1e-300)
 
 
 class ValuesTally(NamedTuple):

@@ -43,7 +43,7 @@ from weft.estimator.suspicions import (
     stuck,
 )
 from weft.inference.prediction import Marginals, Prediction
-from weft.likelihoods import Gaussian
+from weft.likelihoods import Bernoulli, Gaussian, Rain, Support, Tobit
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,7 +126,7 @@ def first_look(fitted: Fitted, rows: Measurements) -> FirstLook:
     look = _screened(fitted, some, place[checked])
     far = far_from_others(fitted.translation.values(some))
     doubted = look.either | far
-    for each in stuck(_series(fitted, some, place[checked])):
+    for each in _stuck(fitted, some, _series(fitted, some, place[checked])):
         doubted[each.rows] = True
     squares = np.where(np.isnan(look.apart), 0.0, look.apart) ** 2
     share = float(squares[doubted].sum() / max(squares.sum(), 1e-300))
@@ -152,6 +152,33 @@ def _places_of(fitted: Fitted, rows: Measurements) -> Int[np.ndarray, " row"]:
     return distinct_rows([rows.space[name] for name in fitted.roles.where if name in rows.space])[1]
 
 
+def _has_jumps(fitted: Fitted) -> bool:
+    """Whether many values may be one and the same, beside which any other is far off: none of rain, the limit of an instrument."""
+    return isinstance(fitted.model.likelihood, Rain | Tobit)
+
+
+def _at_jumps(fitted: Fitted, rows: Measurements) -> Bool[np.ndarray, " row"]:
+    """Rows whose value is one that sound rows share: none, yes or no, a limit."""
+    values, likelihood = fitted.translation.values(rows), fitted.model.likelihood
+    if isinstance(likelihood, Bernoulli):
+        return np.ones(len(values), dtype=bool)
+    if not isinstance(likelihood, Tobit):
+        return (values == 0) & (likelihood.support is not Support.REAL)
+    extras = fitted.translation.row_extras(rows)
+    lower, upper = (getattr(extras, name) for name in ("lower", "upper"))
+    found = np.zeros(len(values), dtype=bool)
+    if lower is not None:
+        found |= values <= np.asarray(lower)
+    if upper is not None:
+        found |= values >= np.asarray(upper)
+    return found
+
+
+def _stuck(fitted: Fitted, rows: Measurements, series: Series) -> list[Suspicion]:
+    shared = _at_jumps(fitted, rows)
+    return [each for each in stuck(series) if not shared[each.rows].all()]
+
+
 def _series(fitted: Fitted, rows: Measurements, place: Int[np.ndarray, " row"]) -> Series:
     return Series.of(np.arange(rows.num_rows), place, fitted.translation.times(rows), np.asarray(rows.values))
 
@@ -160,7 +187,12 @@ def _screened(fitted: Fitted, rows: Measurements, place: Int[np.ndarray, " row"]
     translation = fitted.translation
     where = translation.places(rows)[:, : translation.num_space]
     number = np.unique(place, return_inverse=True)[1]
-    return screened(number, translation.times(rows), where, translation.values(rows))
+    found = screened(number, translation.times(rows), where, translation.values(rows))
+    if _has_jumps(fitted):
+        # Wet places beside dry ones are no faults.
+        nothing = np.zeros(rows.num_rows, dtype=bool)
+        return found._replace(rows=nothing, stations=nothing)
+    return found
 
 
 @dataclasses.dataclass
@@ -260,7 +292,7 @@ def _judge(
     values = fitted.translation.values(rows)
     series = _series(fitted, rows, place)
     look = _screened(fitted, rows, place)
-    frozen = stuck(series)
+    frozen = _stuck(fitted, rows, series)
     spoiled = far_from_others(values)
     for each in frozen:
         spoiled[each.rows] = True
@@ -354,7 +386,9 @@ def _weighed(
     rate: float,
 ) -> _Weighed:
     """By errors of trusted rows; of those that are `far` from their neighbours no more is taken than how many they are."""
-    looks = [_as_wide_as_errors(look, values, trusted, groups) for look in expected]
+    # The median of errors most of which are next to nothing is no measure of the others.
+    least = 1.0 if _has_jumps(fitted) else 0.0
+    looks = [_as_wide_as_errors(look, values, trusted, groups, least) for look in expected]
     right, slopes = _set_right(fitted, rows, np.asarray(rows.values)[trusted])
     slopes = slopes * by_decimals(np.asarray(rows.values), groups[0])
     undone = [np.abs(right - look.mean[:, None]) / look.sd[:, None] for look in looks]
@@ -576,12 +610,13 @@ def _as_wide_as_errors(
     values: Float[np.ndarray, " row"],
     trusted: Bool[np.ndarray, " row"],
     groups: Sequence[Int[np.ndarray, " row"]] = (),
+    least: float = 0.0,
 ) -> _Expected:
     """The same with the deviation that errors of sound rows have where as much is expected, and in each group: at a station, at a time.
 
     Errors of concentrations, counts and prices grow with what is measured, whatever the model takes them to be; a street is noisier
     than a field, and the day a front passes than the day before. What a group says is shrunk, in the logarithm, and goes so far only:
-    one that is wrong throughout must not pass for a noisy one.
+    one that is wrong throughout must not pass for a noisy one. It is never narrower than `least` times what the model has it.
     """
     size = np.abs(expected.z(values))
     order = np.flatnonzero(trusted)[np.argsort(expected.mean[trusted])]
@@ -599,7 +634,7 @@ def _as_wide_as_errors(
             own = max(float(np.median((size / scale)[rows])) / MIDDLE, 1e-300)
             factor[number[rows[0]]] = np.clip(own ** (len(rows) / (len(rows) + _PRIOR_ROWS)), 1 / _WIDER, _WIDER)
         scale = scale * factor[number]
-    return _Expected(expected.mean, expected.sd * scale)
+    return _Expected(expected.mean, expected.sd * np.maximum(scale, least))
 
 
 def _mistakes(place: Int[np.ndarray, " row"], ratio: Float[np.ndarray, "row mistake"]) -> list[str]:

@@ -57,6 +57,8 @@ def field_scale(likelihood: Likelihood, data: Observations) -> Float[np.ndarray,
     if is_standardised(likelihood):
         return values
     extra = RowExtras(**{name: getattr(data, name) for name in ROW_EXTRAS})
+    # Before anything is made of them: what a likelihood would start from at a value that cannot be is NaN.
+    likelihood.check(values, extra, data.row)
     return np.asarray(likelihood.initial(values, extra)[0])
 
 

@@ -170,7 +170,8 @@ def likelihood_ratios(
     """How much likelier each mistake makes a row than none does; not at all where, undone, it does not agree either."""
     found = np.zeros_like(undone)
     row, mistake = np.nonzero(undone <= AGREES)
-    found[row, mistake] = errors.density(undone[row, mistake]) * slopes[row, mistake] / errors.density(z[row])
+    as_it_is = np.maximum(errors.density(z[row]), 1e-300)
+    found[row, mistake] = errors.density(undone[row, mistake]) * slopes[row, mistake] / as_it_is
     return found
 
 

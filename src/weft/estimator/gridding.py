@@ -29,9 +29,7 @@ def make_grid(fitted: Fitted, step: Any, times: Any, terrain: Any, *, land_only:
     roles, clock = fitted.roles, fitted.translation.clock
     axes = _axes(fitted, step)
     when = fitted.times[-1:] if times is None else read_times(clock, times, roles.time)
-    num_points = int(np.prod([len(points) for points in axes.values()])) * len(when)
-    if num_points > _MOST_POINTS:
-        raise ValueError(f"a step of {step!r} makes {num_points:,} points; choose a wider one, or fewer times")
+    _refuse_many(step, float(np.prod([len(points) for points in axes.values()])) * len(when))
     heights = _needed_from_terrain(fitted, axes, terrain)
     if land_only and not heights:
         raise ValueError(
@@ -105,6 +103,8 @@ def _axes(fitted: Fitted, step: Any) -> dict[str, Float[np.ndarray, " _"]]:
             steps = {longitude: length / _KM_PER_DEGREE / np.cos(middle), latitude: length / _KM_PER_DEGREE}
     elif is_km:
         steps = dict.fromkeys(columns, length * 1000.0)
+    # Before there are any: an axis alone may be longer than memory.
+    _refuse_many(step, float(np.prod([np.ptp(seen[name]) / steps[name] for name in columns])))
     axes = {name: _multiples(seen[name], steps[name]) for name in columns}
     if is_degrees:
         longitude, latitude = columns
@@ -112,6 +112,11 @@ def _axes(fitted: Fitted, step: Any) -> dict[str, Float[np.ndarray, " _"]]:
         # All the way round, the last meridian would be the first.
         axes[longitude] = axes[longitude][axes[longitude] < axes[longitude][0] + 360.0 - 1e-9]
     return axes
+
+
+def _refuse_many(step: Any, num_points: float) -> None:
+    if num_points > _MOST_POINTS:
+        raise ValueError(f"a step of {step!r} makes {num_points:,.0f} points; choose a wider one, or fewer times")
 
 
 def _read_step(step: Any) -> tuple[float, bool]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["rows_at"]
 
 
-def rows_at(fitted: Fitted, place: Mapping[str, Any] | Sequence[Any], times: Any) -> "pd.DataFrame":
+def rows_at(fitted: Fitted, place: Any, times: Any) -> "pd.DataFrame":
     """A row for each of these times, all that the model has seen unless given, at one place or of one area."""
     import pandas as pd
 
@@ -46,10 +46,17 @@ def rows_at(fitted: Fitted, place: Mapping[str, Any] | Sequence[Any], times: Any
     return pd.DataFrame({roles.time: clock.restore(when), **columns})
 
 
-def _by_name(place: Mapping[str, Any] | Sequence[Any], wanted: Sequence[str]) -> Mapping[str, Any]:
-    """A place by its columns; bare numbers are those of space, then of covariates, in the model's order."""
+def _by_name(place: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
+    """A place by its columns; bare numbers are those of space, then of covariates, in the model's order.
+
+    A row of a frame has names, and they may stand in another order.
+    """
+    import pandas as pd
+
     if isinstance(place, Mapping):
         return place
+    if isinstance(place, pd.Series) and all(isinstance(name, str) for name in place.index):
+        return place.to_dict()
     numbers = list(place) if np.iterable(place) and not isinstance(place, str) else [place]
     if len(numbers) != len(wanted):
         raise ValueError(f"a point needs {', '.join(wanted)}, by name or in this order; it is {place!r}")

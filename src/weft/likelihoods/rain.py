@@ -47,11 +47,7 @@ class Rain(Likelihood):
         return jnp.where(values == 0, dry, wet)
 
     def predict(self, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS) -> tuple[PerRow, PerRow]:
-        mean, total = jnp.asarray(mean), jnp.asarray(variance + self.variance)
-        expected = _above_zero(lambda x: x**self.power, mean, total)
-        wet = _above_zero(lambda x: (x**self.power - expected) ** 2, mean, total)
-        dry = jnp.exp(log_below(0.0, mean, jnp.sqrt(total)))
-        return expected, wet + dry * expected**2
+        return _moments(mean, variance + self.variance, self.power)
 
     def quantile(
         self, probability: Probability, mean: PerRow, variance: PerRow, extra: RowExtras = NO_EXTRAS
@@ -78,6 +74,16 @@ class Rain(Likelihood):
         log_values = jnp.log(jnp.where(values == 0, 1.0, values))
         root = jnp.exp(log_values / self.power)
         return root, log_values / self.power - log_values - jnp.log(self.power)
+
+
+# Compiled here, once a shape: called as it stands, the loop over nodes would be compiled anew at each call.
+@jax.jit
+def _moments(mean: PerRow, total: PerRow, power: Float[AnyArray, ""]) -> tuple[PerRow, PerRow]:
+    """Mean and variance of max(x, 0)^power with x ~ N(mean, total)."""
+    expected = _above_zero(lambda x: x**power, mean, total)
+    wet = _above_zero(lambda x: (x**power - expected) ** 2, mean, total)
+    dry = jnp.exp(log_below(0.0, mean, jnp.sqrt(total)))
+    return expected, wet + dry * expected**2
 
 
 def _above_zero(

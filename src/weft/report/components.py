@@ -113,10 +113,13 @@ def component_figures(gp: "SpaceTimeGP", rows: SeenRows) -> tuple[Figure, ...]:
     )
     lags = np.linspace(0.0, min(span, 3 * longest), _NUM_LAGS)
     in_time = {name: _correlation(part.time, lags[:, None]) for name, part in parts}
-    figures = [correlation_figure("reach-time", lags, in_time, translation.clock.unit, "lag in time")]
+    # Rows of one time, or of one place, say nothing of how far it reaches.
+    figures = (
+        [correlation_figure("reach-time", lags, in_time, translation.clock.unit, "lag in time")] if span > 0 else []
+    )
     path, unit, extent = _walk_on_map(translation.scaling, fitted, rows)
     stationary = {name: _correlation(part.space, path) for name, part in parts if _has_scale(part.space)}
-    if stationary:
+    if stationary and extent > 0:
         distances = np.linspace(0.0, extent, _NUM_LAGS)
         figures.append(correlation_figure("reach-space", distances, stationary, unit, "distance on the map"))
     return tuple(figures)
