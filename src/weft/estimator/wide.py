@@ -40,6 +40,7 @@ __all__ = [
     "stretches_to_ask",
     "unexplained_variance",
     "who_answers",
+    "work_of_a_point",
 ]
 
 logger = logging.getLogger("weft")
@@ -158,6 +159,16 @@ def regional_of(posterior: Posterior) -> RegionalPosterior | None:
     """The regions that answer from rows in memory; None where one model does, or rows are elsewhere."""
     field = field_of(posterior)
     return field if isinstance(field, RegionalPosterior) else None
+
+
+def work_of_a_point(posterior: Posterior) -> float:
+    """Operations that a region of rows takes for each point asked about, which is solved for with a matrix of all it sees; elsewhere next
+    to none, since a pass over the series answers for however many.
+    """
+    regional = regional_of(posterior)
+    if regional is None or not regional.division.nearness.with_times:
+        return 0.0
+    return float(np.mean([float(len(region.rows)) ** 2 for region in regional.division.regions]))
 
 
 def stretches_to_ask(posterior: Posterior, times: Float[np.ndarray, " row"], most: float) -> Stretches | None:
