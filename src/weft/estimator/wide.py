@@ -54,6 +54,8 @@ MOST_UNEXPLAINED = 0.1
 MATRIX_SHARE = 0.125
 # By its budget: what a question about a whole series may take before it is asked about stretches of it.
 FAR_MORE = 2.0
+# A pass of one model over the rows that habits are looked for in: five to ten seconds on a core.
+HABITS_WORK = 1e11
 # What a question may take whose answers are only summed up, a second or so on a core; regions of rows, of which fewer would tell little.
 GLANCE_WORK = 2e10
 FEWEST_REGIONS = 20
@@ -237,12 +239,17 @@ def stretches_to_ask(posterior: Posterior, times: Float[np.ndarray, " row"], mos
 
 
 def rows_to_ask(posterior: Posterior, data: Observations) -> Observations:
-    """Those of `data` that habits are looked for in."""
-    stretches = stretches_to_ask(posterior, data.row_times, PASS_WORK)
+    """Those of `data` that habits are looked for in, since they are found as well in stretches of a long series."""
+    one, counts = field_of(posterior), np.asarray(data.layout.counts)
+    if isinstance(one, SinglePosterior):
+        # Times none of whose rows has a value are among those of the data, and of no row.
+        work = work_of_model(one.model, data)[counts > 0]
+        stretches = choose_stretches(work, HABITS_WORK) if work.sum() > FAR_MORE * HABITS_WORK else None
+    else:
+        stretches = stretches_to_ask(posterior, data.row_times, PASS_WORK)
     if stretches is None:
         return data
-    # Times none of whose rows has a value are among those of the data, and of no row.
-    rows = np.flatnonzero(stretches.chosen[np.unique(data.row_times, return_inverse=True)[1]])
+    rows = np.flatnonzero(np.repeat(stretches.chosen, counts[counts > 0]))
     logger.info(
         "what places have of their own is looked for in %s of the series, %s of %s rows",
         "one stretch" if stretches.num_stretches == 1 else f"{stretches.num_stretches} stretches",
