@@ -56,9 +56,9 @@ MATRIX_SHARE = 0.125
 FAR_MORE = 2.0
 # A pass of one model over the rows that habits are looked for in: five to ten seconds on a core.
 HABITS_WORK = 1e11
-# What a question may take whose answers are only summed up, a second or so on a core; regions of rows, of which fewer would tell little.
+# What a question may take whose answers are only summed up, a second or so on a core; regions, of which fewer would tell little.
 GLANCE_WORK = 2e10
-FEWEST_REGIONS = 20
+FEWEST_REGIONS = 200
 # Places whose unexplained variance is looked at.
 PLACES_LOOKED_AT = 2000
 
@@ -187,18 +187,20 @@ class Glance(NamedTuple):
 
 
 def at_a_glance(posterior: Posterior) -> Glance:
-    """All of it where a question does not take long; else given stretches of a series, or as many regions of rows as are soon asked."""
+    """All of it where a question does not take long; else some of many regions, or what is given stretches of a series."""
     field = field_of(posterior)
     regional = regional_of(posterior)
-    if regional is not None and regional.division.nearness.with_times:
-        each = work_of_regions(regional.model, regional.rows) / regional.num_regions
-        return Glance(posterior, int(max(GLANCE_WORK // each, FEWEST_REGIONS)))
     if regional is not None:
-        rows = regional.rows
-        num_times = len(rows.times)
+        rows, has_series = regional.rows, not regional.division.nearness.with_times
         # No region takes more than all places do.
-        most = regional.num_regions * exact_work(regional.model, len(rows.places), rows.layout).by_chain
-        work = np.full(num_times, min(work_of_regions(regional.model, rows), most) / num_times)
+        most = exact_work(regional.model, len(rows.places), rows.layout).by_chain if has_series else np.inf
+        each = min(work_of_regions(regional.model, rows) / regional.num_regions, most)
+        few = int(GLANCE_WORK // each)
+        if few >= regional.num_regions:
+            return Glance(posterior)
+        if regional.num_regions >= FAR_MORE * FEWEST_REGIONS or not has_series:
+            return Glance(posterior, max(few, FEWEST_REGIONS))
+        work = np.full(len(rows.times), each * regional.num_regions / len(rows.times))
     elif (
         isinstance(field, SinglePosterior) and len(field.batches) == 1 and isinstance(field.model.likelihood, Gaussian)
     ):

@@ -235,14 +235,17 @@ class RegionalPosterior(Posterior):
     def among_few(
         self, times: Float[np.ndarray, " point"], places: Float[np.ndarray, "point dim"], most: int, *, seed: int = 0
     ) -> Int[np.ndarray, " some"]:
-        """Those of the points at which none has a say but up to so many regions, which are found around points drawn at random."""
+        """Those of the points at which none has a say but up to so many regions, found around points drawn at random: first those where
+        one has all the say, so that the regions lie apart.
+        """
         if self.num_regions <= most:
             return np.arange(len(times))
         shares = self.division.shares(times, places)
         order = np.argsort(shares.point, kind="stable")
         first = np.searchsorted(shares.point[order], np.arange(len(times) + 1))
         few: set[int] = set()
-        for point in np.random.default_rng(seed).permutation(len(times)):
+        drawn = np.random.default_rng(seed).permutation(len(times))
+        for point in drawn[np.argsort(np.diff(first)[drawn], kind="stable")]:
             own = few.union(shares.cell[order[first[point] : first[point + 1]]].tolist())
             few = own if len(own) <= most else few
             if len(few) == most:
