@@ -14,6 +14,7 @@ from weft.arrays import AnyArray, ArrayLike, Given, require_float64
 from weft.data.observations import Observations, Outline
 from weft.data.places import distinct_places
 from weft.kernels import Kernel, Matern32, Separable, SumSeparable
+from weft.kernels.closed_forms import covariance_at, variances_at
 
 __all__ = ["place"]
 
@@ -232,9 +233,9 @@ class Elimination:
         self.taken: list[int] = []
         if self.is_exact:
             return
-        self.rest = np.array(kernel.covariance(candidates.places, candidates.places))
+        self.rest = np.array(covariance_at(kernel, candidates.places, candidates.places))
         self.prior = self.rest.diagonal().copy()
-        self.unexplained = np.array(kernel.variances(measured.places))
+        self.unexplained = np.array(variances_at(kernel, measured.places))
         self.columns = np.zeros((len(measured.places), 0))
         # Rows of the factor at the candidates, to bring a measured place's column up to date.
         self.rows = np.zeros((len(candidates.places), 0))
@@ -258,7 +259,7 @@ class Elimination:
     def take(self, chosen: int) -> None:
         root = np.sqrt(self.rest[chosen, chosen])
         here = self.candidates.places[chosen : chosen + 1]
-        covariance = np.asarray(self.kernel.covariance(self.measured.places, here))[:, 0]
+        covariance = covariance_at(self.kernel, self.measured.places, here)[:, 0]
         column = (covariance - self.columns @ self.rows[chosen]) / root
         row = self.rest[:, chosen] / root
         self.columns = np.concatenate([self.columns, column[:, None]], axis=1)

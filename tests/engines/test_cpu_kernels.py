@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The cpu engine's small pieces against NumPy: products in panels and whole, blocks of inverses, memory between calls."""
 
+import threading
 import time
 
 import numpy as np
@@ -208,3 +209,19 @@ def test_the_shelf_keeps_much_for_a_while_only():
     while shelf._held() and time.monotonic() < wait_until:
         time.sleep(0.01)
     assert shelf._held() == 0
+
+
+def test_one_thread_waits_for_all_that_was_given_back(monkeypatch):
+    """Each array given back had begun a thread of its own, thousands in a fit."""
+    begun, start = [], threading.Timer.start
+    monkeypatch.setattr(threading.Timer, "start", lambda timer: begun.append(timer.interval) or start(timer))
+    shelf = Shelf(most_bytes=800, for_a_while=80_000, seconds=0.2)
+    first, until = time.monotonic(), time.monotonic() + 10
+    for _ in range(200):
+        shelf.give_back(make_aligned(500))
+    last = time.monotonic()
+    while shelf._held() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert shelf._held() == 0
+    assert time.monotonic() - last > 0.15, "so long after the last, not the first"
+    assert len(begun) <= 2 + (last - first) / 0.1

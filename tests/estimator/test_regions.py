@@ -10,10 +10,14 @@ from matplotlib.figure import Figure
 from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
+from weft.data.observations import take_rows
 from weft.estimator.budget import PASS_WORK
-from weft.estimator.wide import regional_of
+from weft.estimator.wide import Glance, at_a_glance, regional_of
 from weft.inference.regional import RegionalPosterior
+from weft.inference.single import SinglePosterior, condition
+from weft.report.components import shares_of_variance
 from weft.report.regions import region_figures, region_words
+from weft.report.rows import rows_of_table
 
 ARGUMENTS = {"time": "time", "space": ("lon", "lat"), "target": "value", "max_iterations": 3, "progress": None}
 
@@ -235,3 +239,98 @@ def test_of_a_long_series_stretches_tell_of_places_and_are_held_out(monkeypatch,
     )
     assert set(part["row"]) < set(whole["row"])
     assert part["time"].nunique() <= 10
+
+
+def stations_of(days, count=16):
+    rng = np.random.default_rng(4)
+    stations = pd.DataFrame({"lon": rng.uniform(0, 9, count), "lat": rng.uniform(40, 50, count)})
+    table = stations.merge(pd.DataFrame({"time": pd.date_range("2020-01-01", periods=days)}), how="cross")
+    day = (table["time"] - table["time"].min()).dt.days
+    table["value"] = 3 * np.sin(table["lon"]) + 2 * np.sin(day / 9) + rng.normal(size=len(table))
+    return table
+
+
+@pytest.mark.parametrize("regions", [3, None])
+def test_what_a_report_sums_up_of_a_long_series_is_asked_of_stretches(regions, monkeypatch):
+    """Shares of variance and how far regions agree took two passes over the whole series, a tenth of the time from file to report."""
+    table = stations_of(200)
+    gp = weft.SpaceTimeGP(
+        **ARGUMENTS | {"max_iterations": 2}, components=("slow", "fast"), habits=None, regions=regions
+    )
+    fitted = gp.fit(table).fitted_
+    rows = rows_of_table(gp, table, None)
+    whole, said = shares_of_variance(fitted, rows, 500), region_words(fitted)
+    assert at_a_glance(fitted.posterior) == Glance(fitted.posterior)
+    work = 200.0
+    monkeypatch.setattr("weft.estimator.wide.work_of_regions", lambda model, data: work)
+    monkeypatch.setattr("weft.estimator.wide.work_of_model", lambda model, data: np.full(200, work / 200))
+    monkeypatch.setattr("weft.estimator.wide.GLANCE_WORK", work / 1.5)
+    assert at_a_glance(fitted.posterior).times is None, "not worth it"
+    monkeypatch.setattr("weft.estimator.wide.GLANCE_WORK", work / 3)
+    glance = at_a_glance(fitted.posterior)
+    assert len(glance.times) == 66
+    assert sum(batch.num_rows for batch in glance.posterior.batches) == 66 * 16
+    found = shares_of_variance(fitted, rows, 500)
+    assert found != whole
+    assert_allclose(list(found.values()), list(whole.values()), rtol=0.3)
+    assert region_words(fitted)[:1] == said[:1]
+    if regions is not None:
+        inside = take_rows(regional_of(fitted.posterior).rows, np.arange(66 * 16))
+        region = regional_of(fitted.posterior).given_rows(np.arange(66 * 16)).region(1)
+        own = fitted.posterior.division.regions[1]
+        alone = condition(fitted.model, take_rows(inside, own.rows[own.rows < 66 * 16]))
+        asked = (np.full(4, 30.0), inside.places[:4])
+        assert_allclose(region.marginals(*asked).mean, alone.marginals(*asked).mean, rtol=1e-8)
+
+
+def test_of_many_regions_of_rows_a_report_asks_a_few(table, cut_up, monkeypatch):
+    """Each is conditioned anew for each question: of 490 regions two questions took 20 s."""
+    fitted, posterior = cut_up.fitted_, regional_of(cut_up.posterior_)
+    monkeypatch.setattr("weft.estimator.wide.FEWEST_REGIONS", 2)
+    monkeypatch.setattr("weft.estimator.wide.GLANCE_WORK", 0.0)
+    assert at_a_glance(posterior).most_regions == 2
+    asked, answered = [], RegionalPosterior._map
+    monkeypatch.setattr(
+        RegionalPosterior,
+        "_map",
+        lambda one, question, numbers, told: asked.append(numbers) or answered(one, question, numbers, told),
+    )
+    shares = shares_of_variance(fitted, rows_of_table(cut_up, table[:220], None), 50)
+    assert set(shares) == {"slow", "fast", "noise"}
+    region_words(fitted)
+    assert [1 <= len(numbers) <= 2 for numbers in asked] == [True, True]
+    data = posterior.rows
+    few = posterior.among_few(data.row_times, data.row_places, 2)
+    heard = posterior.division.shares(data.row_times[few], data.row_places[few])
+    assert len(few) > 20
+    assert len(np.unique(heard.cell)) == 2
+    assert_array_equal(posterior.among_few(data.row_times, data.row_places, 4), np.arange(data.num_rows))
+
+
+def test_of_one_model_of_a_long_series_stretches_tell_of_places_too(monkeypatch, caplog):
+    """Looking for levels and noise took a quarter of the time from file to report of 600,000 daily temperatures."""
+    table = stations_of(300)
+    noisy = table["lon"].rank(method="dense") % 2 == 0
+    table["value"] += np.where(noisy, 2.0, 0.0) * np.random.default_rng(3).normal(size=len(table))
+    monkeypatch.setattr("weft.inference.habits.noise._FEWEST_ROWS", 20.0)
+    arguments = ARGUMENTS | {"max_iterations": 2, "components": ("slow", "fast"), "regions": None}
+
+    def noise_of(gp):
+        (habit,) = (each for each in gp.posterior_.habits() if each.name == "noise")
+        return habit.value
+
+    whole = noise_of(weft.SpaceTimeGP(**arguments).fit(table))
+    monkeypatch.setattr("weft.estimator.wide.work_of_model", lambda model, data: np.ones(len(data.times)))
+    monkeypatch.setattr("weft.estimator.wide.HABITS_WORK", 100.0)
+    seen, fitted_marginals = [], SinglePosterior.fitted_marginals
+    monkeypatch.setattr(
+        SinglePosterior, "fitted_marginals", lambda one, rows: seen.append(rows.num_rows) or fitted_marginals(one, rows)
+    )
+    with caplog.at_level(logging.INFO, logger="weft"):
+        gp = weft.SpaceTimeGP(**arguments).fit(table)
+    assert seen == [100 * 16]
+    assert (
+        "what places have of their own is looked for in one stretch of the series, 1,600 of 4,800 rows" in caplog.text
+    )
+    assert len(gp.fitted_.batches[0].times) == 300
+    assert np.corrcoef(noise_of(gp), whole)[0, 1] > 0.9

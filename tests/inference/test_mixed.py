@@ -11,8 +11,8 @@ import weft
 from weft.data.scaling import TargetScaling
 from weft.data.transforms import TRANSFORMS
 from weft.inference.mixed import MixedEmission, Way
-from weft.inference.prediction import LikelihoodEmission, Marginals, Prediction
-from weft.inference.tails import HeavyTailed, LeftOutWays, learn_tails
+from weft.inference.prediction import IDENTITY, LikelihoodEmission, Marginals, Prediction
+from weft.inference.tails import HeavyTailed, LeftOutWays, ScaledT, learn_tails
 from weft.likelihoods import RowExtras
 
 # One row that may be meant in two ways, one that is meant in one only, one whose ways hardly differ.
@@ -106,3 +106,21 @@ def test_tails_are_learned_through_the_mixture():
     assert_allclose(found.scale, 0.9, rtol=0.03)
     alone = learn_tails(LeftOutWays(errors[1:], sd[1:], np.ones((1, count)))).tails
     assert alone.freedom < 4.0
+
+
+def test_quantiles_of_a_mixture_take_few_looks_at_it(monkeypatch):
+    """Halving an interval to twelve digits took forty looks at all rows."""
+    rng = np.random.default_rng(0)
+    ways = [
+        Way(p, Marginals(rng.normal(size=500), rng.uniform(0.1, 2.0, 500)))
+        for p in (np.full(500, 0.9), np.full(500, 0.1))
+    ]
+    normal = LikelihoodEmission(weft.Gaussian(NOISE), RowExtras())
+    inner = HeavyTailed(normal, np.full(500, FREEDOM), np.full(500, SCALE), np.full(500, 9.0))
+    mixture, looks, cdf = MixedEmission(inner, ways).observed(ways[0].latent), [], ScaledT.cdf
+    monkeypatch.setattr(ScaledT, "cdf", lambda part, f: looks.append(f.size) or cdf(part, f))
+    levels = (0.05, 0.5, 0.95)
+    found = mixture.quantiles(levels, IDENTITY)
+    assert sum(looks) < 15 * found.size * len(ways)
+    parts = [inner.observed(way.latent) for way in ways]
+    assert_allclose(0.9 * cdf(parts[0], found) + 0.1 * cdf(parts[1], found), np.tile(levels, (500, 1)), rtol=1e-9)

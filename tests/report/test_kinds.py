@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Reports of data without longitudes, names or dates, and of counts."""
 
+import dataclasses
 import pathlib
 
 import numpy as np
@@ -9,9 +10,10 @@ import pytest
 from numpy.testing import assert_allclose
 
 from weft import SpaceTimeGP
+from weft.estimator.wide import work_of_a_point
 from weft.report import ReportSize, build_report
 from weft.report.build import gather
-from weft.report.canvas_map import MapAxes, map_axes
+from weft.report.canvas_map import MapAxes, map_axes, plan_map
 from weft.report.packing import unpack
 from weft.report.rows import SeenRows, rows_of_table
 
@@ -101,3 +103,26 @@ def test_data_across_the_antimeridian_stay_in_one_piece(written: Written) -> Non
     assert_allclose(np.sort(found.columns(np.stack([x, x], axis=1))["lon"]), [-179.0, 178.0, 179.5])
     assert_allclose(axes([-123.0, -122.0])[1], [-123.0, -122.0])
     assert_allclose(axes([5.0, 359.0])[1], [5.0, -1.0])
+
+
+def test_a_map_of_regions_of_rows_has_as_many_points_as_its_work_allows(tmp_path: pathlib.Path) -> None:
+    """Of 4,110 sales the map's 230,000 points took half of the time from file to report: each is solved for with a thousand rows."""
+    rng = np.random.default_rng(5)
+    table = pd.DataFrame({"hour": rng.integers(0, 9, 240).astype(float), "u": rng.random(240), "v": rng.random(240)})
+    table["x"] = np.sin(5 * table["u"] + table["hour"] / 4) + 0.1 * rng.normal(size=240)
+    gp = SpaceTimeGP(
+        time="hour", space=("u", "v"), target="x", habits=None, regions=3, max_iterations=1, progress=None
+    ).fit(table)
+    rows = rows_of_table(gp, table, None)
+    axes = map_axes(gp, rows)
+    assert axes is not None
+    size = dataclasses.replace(SIZE, map_points=900, max_frames=6, fewest_cells=40)
+    each = work_of_a_point(gp.posterior_)
+    assert 80**2 < each <= 240**2
+    free = plan_map(gp, rows, axes, terrain=None, size=dataclasses.replace(size, map_work=900 * each))
+    held = plan_map(gp, rows, axes, terrain=None, size=dataclasses.replace(size, map_work=170 * each))
+    few = plan_map(gp, rows, axes, terrain=None, size=dataclasses.replace(size, map_work=10 * each))
+    assert (len(free.frames), len(held.frames), len(few.frames)) == (6, 4, 1)
+    assert 700 < free.asked.num_rows <= 900
+    assert 4 * 30 < held.asked.num_rows <= 170
+    assert 30 < few.asked.num_rows <= 40

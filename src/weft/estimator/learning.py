@@ -32,7 +32,7 @@ from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
 from weft.estimator.placement import check_pseudo_points
 from weft.estimator.translation import Translation, learn_translation
-from weft.estimator.wide import answering, rows_to_ask
+from weft.estimator.wide import answering, regional_of, rows_to_ask
 from weft.inference.habits import Habit
 from weft.inference.habits.shift import find_shift
 from weft.inference.posterior import Posterior
@@ -431,7 +431,16 @@ def answer_with_habits(
         return result, given_all(result.model, dated)
     field = given(result.model)(told)
     later = tuple(name for name in names if name != "shift")
-    level = find_habits(tuple(name for name in later if name == "level"), field, told, num_space)
+    some = rows_to_ask(field, data) if later else data
+
+    def seen(field: Posterior, habits: tuple[Habit, ...]) -> Posterior:
+        """Who has seen just the rows that habits are looked for in, less these; `field` has seen all of them so."""
+        return field if some is data else given(result.model)(tell(habits, some))
+
+    # Regions are exact: what is a place's own they hold themselves.
+    looked_for = tuple(name for name in later if name == "level" and regional_of(field) is None)
+    asked = seen(field, dated)
+    level = find_habits(looked_for, asked, tell(dated, some), num_space)
     if level and len(learned_from) == 1:
         # With the levels gone, what was noise is less so; then the levels once more, given the better field.
         again = _options_for(options, *learned_from) | {
@@ -441,15 +450,15 @@ def answer_with_habits(
         second = fit(result.model, tell(level, rows), frozen=start.frozen, priors=start.priors, progress=None, **again)
         result = _one_after_another(result, second)
     if level:
-        level = find_habits(("level",), given(result.model)(tell(level, told)), told, num_space)
+        asked = seen(given(result.model)(tell(level, told)), (*dated, *level))
+        level = find_habits(("level",), asked, tell(dated, some), num_space)
         field = given(result.model)(tell(level, told))
+        asked = seen(field, (*dated, *level))
     of_map = None if own is None else own.noise(result.model)
     noise: tuple[Habit, ...] = (of_map,) if of_map is not None else ()
-    some = rows_to_ask(field, data) if "noise" in names else data
     if own is None:
         of_places = tuple(name for name in later if name == "noise")
-        asked = tell((*dated, *level), some)
-        noise = find_habits(of_places, field if some is data else given(result.model)(asked), asked, num_space)
+        noise = find_habits(of_places, asked, tell((*dated, *level), some), num_space)
     habits = (*dated, *level, *noise)
     of_field = field_model(habits, result.model)
     if "noise" in names:

@@ -3,7 +3,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -12,7 +12,7 @@ from weft.arrays import require_whole
 from weft.data.observations import Observations, Outline, places_repeat, take_rows
 from weft.data.places import distinct_places
 from weft.engines.dense import DenseEngine
-from weft.estimator.budget import PASS_WORK, Stretches, choose_stretches
+from weft.estimator.budget import PASS_WORK, Stretches, choose_stretches, work_of_model
 from weft.estimator.placement import choose_pseudo_points
 from weft.inference.division import Division, work_of_regions
 from weft.inference.exact_work import exact_work
@@ -20,7 +20,7 @@ from weft.inference.on_disk import PosteriorOnDisk
 from weft.inference.posterior import Posterior
 from weft.inference.prior import own_features, signal_variances_at, time_variances_at
 from weft.inference.regional import RegionalPosterior, condition_regions
-from weft.inference.single import condition
+from weft.inference.single import SinglePosterior, condition
 from weft.inference.with_habits import PosteriorWithHabits
 from weft.kernels import SumSeparable
 from weft.likelihoods import Gaussian
@@ -29,7 +29,9 @@ from weft.options import Options
 from weft.phases import timing
 
 __all__ = [
+    "Glance",
     "answering",
+    "at_a_glance",
     "exact_model",
     "how_regions_answer",
     "num_asked",
@@ -40,6 +42,7 @@ __all__ = [
     "stretches_to_ask",
     "unexplained_variance",
     "who_answers",
+    "work_of_a_point",
 ]
 
 logger = logging.getLogger("weft")
@@ -51,6 +54,11 @@ MOST_UNEXPLAINED = 0.1
 MATRIX_SHARE = 0.125
 # By its budget: what a question about a whole series may take before it is asked about stretches of it.
 FAR_MORE = 2.0
+# A pass of one model over the rows that habits are looked for in: five to ten seconds on a core.
+HABITS_WORK = 1e11
+# What a question may take whose answers are only summed up, a second or so on a core; regions, of which fewer would tell little.
+GLANCE_WORK = 2e10
+FEWEST_REGIONS = 200
 # Places whose unexplained variance is looked at.
 PLACES_LOOKED_AT = 2000
 
@@ -160,6 +168,64 @@ def regional_of(posterior: Posterior) -> RegionalPosterior | None:
     return field if isinstance(field, RegionalPosterior) else None
 
 
+def work_of_a_point(posterior: Posterior) -> float:
+    """Operations that a region of rows takes for each point asked about, which is solved for with a matrix of all it sees; elsewhere next
+    to none, since a pass over the series answers for however many.
+    """
+    regional = regional_of(posterior)
+    if regional is None or not regional.division.nearness.with_times:
+        return 0.0
+    return float(np.mean([float(len(region.rows)) ** 2 for region in regional.division.regions]))
+
+
+class Glance(NamedTuple):
+    """Who is asked about what is only summed up over rows: a posterior, of which so many regions, and at which of the times of rows."""
+
+    posterior: Posterior
+    most_regions: int | None = None
+    times: Float[np.ndarray, " time"] | None = None
+
+
+def at_a_glance(posterior: Posterior) -> Glance:
+    """All of it where a question does not take long; else some of many regions, or what is given stretches of a series."""
+    field = field_of(posterior)
+    regional = regional_of(posterior)
+    if regional is not None:
+        rows, has_series = regional.rows, not regional.division.nearness.with_times
+        # No region takes more than all places do.
+        most = exact_work(regional.model, len(rows.places), rows.layout).by_chain if has_series else np.inf
+        each = min(work_of_regions(regional.model, rows) / regional.num_regions, most)
+        few = int(GLANCE_WORK // each)
+        if few >= regional.num_regions:
+            return Glance(posterior)
+        if regional.num_regions >= FAR_MORE * FEWEST_REGIONS or not has_series:
+            return Glance(posterior, max(few, FEWEST_REGIONS))
+        work = np.full(len(rows.times), each * regional.num_regions / len(rows.times))
+    elif (
+        isinstance(field, SinglePosterior) and len(field.batches) == 1 and isinstance(field.model.likelihood, Gaussian)
+    ):
+        (rows,) = field.batches
+        work = work_of_model(field.model, rows)
+    else:
+        return Glance(posterior)
+    stretches = choose_stretches(work, GLANCE_WORK) if work.sum() > FAR_MORE * GLANCE_WORK else None
+    if stretches is None:
+        return Glance(posterior)
+    in_stretches = stretches.chosen[np.asarray(rows.grouping.time_of_row)]
+    if regional is not None and not all(in_stretches[region.rows].any() for region in regional.division.regions):
+        return Glance(posterior)
+    kept = np.flatnonzero(in_stretches)
+    brief = field.given_only(take_rows(rows, kept)) if regional is None else regional.given_rows(kept)
+    return Glance(_around(posterior, brief), times=rows.times[stretches.chosen])
+
+
+def _around(posterior: Posterior, field: Posterior) -> Posterior:
+    """Another field with the habits that one has."""
+    if not isinstance(posterior, PosteriorWithHabits):
+        return field
+    return posterior.with_field(_around(posterior.field, field))
+
+
 def stretches_to_ask(posterior: Posterior, times: Float[np.ndarray, " row"], most: float) -> Stretches | None:
     """Which of the distinct `times` of rows to ask regions about, where a question about all rows takes far more work than `most`.
 
@@ -175,12 +241,17 @@ def stretches_to_ask(posterior: Posterior, times: Float[np.ndarray, " row"], mos
 
 
 def rows_to_ask(posterior: Posterior, data: Observations) -> Observations:
-    """Those of `data` that habits are looked for in."""
-    stretches = stretches_to_ask(posterior, data.row_times, PASS_WORK)
+    """Those of `data` that habits are looked for in, since they are found as well in stretches of a long series."""
+    one, counts = field_of(posterior), np.asarray(data.layout.counts)
+    if isinstance(one, SinglePosterior):
+        # Times none of whose rows has a value are among those of the data, and of no row.
+        work = work_of_model(one.model, data)[counts > 0]
+        stretches = choose_stretches(work, HABITS_WORK) if work.sum() > FAR_MORE * HABITS_WORK else None
+    else:
+        stretches = stretches_to_ask(posterior, data.row_times, PASS_WORK)
     if stretches is None:
         return data
-    # Times none of whose rows has a value are among those of the data, and of no row.
-    rows = np.flatnonzero(stretches.chosen[np.unique(data.row_times, return_inverse=True)[1]])
+    rows = np.flatnonzero(np.repeat(stretches.chosen, counts[counts > 0]))
     logger.info(
         "what places have of their own is looked for in %s of the series, %s of %s rows",
         "one stretch" if stretches.num_stretches == 1 else f"{stretches.num_stretches} stretches",

@@ -156,7 +156,8 @@ def reduced_at(reduction: Reduction, places: Float[np.ndarray, "place dim"]) -> 
 
 
 def closed_space_variances(kernel: Kernel, places: Float[np.ndarray, "place dim"]) -> Float[np.ndarray, " place"]:
-    return closed_form(kernel, EachAlone(places[None], places[None])).value[0]
+    points = places[None]
+    return closed_form(kernel, EachAlone(points, points)).value[0]
 
 
 def closed_component_chain(

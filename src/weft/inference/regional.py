@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple, final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from weft.arrays import AnyArray, ArrayLike, require_float64, require_whole
 from weft.data.observations import Observations, take_rows
@@ -220,15 +220,50 @@ class RegionalPosterior(Posterior):
             residual[own], variance[own] = ahead[:, region.is_core]
         return OneStepAhead(self._data.row, residual, variance)
 
-    def seam(self, *, num: int = 500, seed: int = 0) -> Seam:
-        """How far regions disagree where two or more have a say, at rows of the data."""
+    def given_rows(self, kept: Int[np.ndarray, " kept"]) -> "RegionalPosterior":
+        """The same regions given only these of the rows, of which each is to see some."""
+        kept = np.sort(kept)
+        position = np.full(self._data.num_rows, -1)
+        position[kept] = np.arange(len(kept))
+        regions = []
+        for region in self.division.regions:
+            rows = position[region.rows]
+            regions.append(Region(rows[rows >= 0], region.is_core[rows >= 0], region.depth))
+        division = dataclasses.replace(self.division, regions=tuple(regions))
+        return RegionalPosterior(self.model, division, take_rows(self._data, kept), engine=self.engine)
+
+    def among_few(
+        self, times: Float[np.ndarray, " point"], places: Float[np.ndarray, "point dim"], most: int, *, seed: int = 0
+    ) -> Int[np.ndarray, " some"]:
+        """Those of the points at which none has a say but up to so many regions, found around points drawn at random: first those where
+        one has all the say, so that the regions lie apart.
+        """
+        if self.num_regions <= most:
+            return np.arange(len(times))
+        shares = self.division.shares(times, places)
+        order = np.argsort(shares.point, kind="stable")
+        first = np.searchsorted(shares.point[order], np.arange(len(times) + 1))
+        few: set[int] = set()
+        drawn = np.random.default_rng(seed).permutation(len(times))
+        for point in drawn[np.argsort(np.diff(first)[drawn], kind="stable")]:
+            own = few.union(shares.cell[order[first[point] : first[point + 1]]].tolist())
+            few = own if len(own) <= most else few
+            if len(few) == most:
+                break
+        others = ~np.isin(shares.cell, list(few))
+        return np.flatnonzero(np.bincount(shares.point[others], minlength=len(times)) == 0)
+
+    def seam(self, *, num: int = 500, seed: int = 0, most_regions: int | None = None) -> Seam:
+        """How far regions disagree where two or more have a say, at rows of the data; of many regions, so many may be looked at."""
         # Rows are in order of time, and a region goes back only as far as it is asked: of stations late ones tell as much as any.
-        count = self._data.num_rows
-        first = 0 if self.division.nearness.with_times else max(0, min(count - 4 * num, int(0.9 * count)))
-        chosen = np.sort(first + np.random.default_rng(seed).permutation(count - first)[: 4 * num])
+        count, most = self._data.num_rows, most_regions or self.num_regions
+        wanted = 4 * num * -(-self.num_regions // most)
+        first = 0 if self.division.nearness.with_times else max(0, min(count - wanted, int(0.9 * count)))
+        chosen = np.sort(first + np.random.default_rng(seed).permutation(count - first)[:wanted])
         times, places = self._data.row_times[chosen], self._data.row_places[chosen]
         shares = self.division.shares(times, places)
-        several = np.flatnonzero(np.bincount(shares.point, minlength=len(times)) > 1)[:num]
+        several = np.flatnonzero(np.bincount(shares.point, minlength=len(times)) > 1)
+        several = several[self.among_few(times[several], places[several], most, seed=seed)][:num]
         if len(several) == 0:
             return Seam(0.0, 0.0, 0)
         times, places = times[several], places[several]

@@ -80,6 +80,10 @@ class PosteriorWithHabits(Posterior):
         """The posterior inside, which knows nothing of habits."""
         return self._field
 
+    def with_field(self, field: Posterior) -> "PosteriorWithHabits":
+        """The same habits around another field, which has been told other rows less them."""
+        return PosteriorWithHabits(field, self._habits)
+
     @property
     def model(self) -> Model:
         return self._field.model

@@ -65,7 +65,7 @@ class Averages(Around):
         of_area = jnp.diagonal(self._between_areas())[jnp.maximum(area, 0)]
         return jnp.where(area < 0, self.kernel.variances(xs[:, :-1]), of_area)
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return self.kernel.coordinates(xs[:, :-1])
 
     def num_features(self, width: int) -> int | float:

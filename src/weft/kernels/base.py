@@ -102,7 +102,7 @@ class Kernel(Parametrised):
         variances = [getattr(self, field.name) for field in dataclasses.fields(self) if field.name == "variance"]
         return (("variance",),) if variances and np.ndim(variances[0]) == 0 else ()
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         """`xs` in length scales: the nearer two rows by Euclid, the more alike; no column where the kernel knows no nearness."""
         return jnp.zeros((xs.shape[0], 0))
 
@@ -202,7 +202,7 @@ class Scaled(Around):
     def overall_scales(self) -> tuple[FieldPath, ...]:
         return (("variance",), *super().overall_scales())
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return self.kernel.coordinates(xs)
 
     def random_features(
@@ -223,7 +223,7 @@ class OfTwo(Kernel):
     first: Kernel
     second: Kernel
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return jnp.concatenate([self.first.coordinates(xs), self.second.coordinates(xs)], axis=1)
 
     def check_width(self, width: int) -> None:

@@ -222,7 +222,8 @@ def variances_at(kernel: Kernel, xs: Float[np.ndarray, "x dim"]) -> Float[np.nda
     """The same for the variance at each input."""
     if not has_closed_form(kernel):
         return np.asarray(kernel.variances(xs))
-    return closed_form(kernel, EachAlone(xs[None], xs[None])).value[0]
+    points = xs[None]
+    return closed_form(kernel, EachAlone(points, points)).value[0]
 
 
 def has_closed_features(kernel: Kernel) -> bool:
@@ -455,7 +456,8 @@ def _columns(kernel: Columns, pairs: Pairs) -> ClosedForm:
 def _uneven(kernel: Uneven, pairs: Pairs) -> ClosedForm:
     inner = closed_form(kernel.kernel, pairs)
     logarithms = np.asarray(kernel.logarithms)
-    nearness = [kernel.nearness(points) for points in (pairs.first, pairs.second)]
+    near = kernel.nearness(pairs.first)
+    nearness = [near, near if pairs.second is pairs.first else kernel.nearness(pairs.second)]
     strengths = [np.exp(near @ logarithms) for near in nearness]
     both = pairs.at_first(strengths[0]) * pairs.at_second(strengths[1])
     value = both * inner.value

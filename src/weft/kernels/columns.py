@@ -48,7 +48,7 @@ class Columns(Around):
     def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
         return self.kernel.features(self._chosen(xs))
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return self.kernel.coordinates(self._chosen(xs))
 
     def random_features(

@@ -43,7 +43,7 @@ class OnSphere(Around):
     def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
         return self.kernel.features(self.embed(xs))
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return self.kernel.coordinates(self.embed(xs))
 
     def random_features(

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from weft.arrays import AnyArray
+from weft.arrays import AnyArray, is_concrete
 from weft.domains import positive
 from weft.kernels.base import Kernel, ScaledStateSpace, StateSpace
 from weft.kernels.distances import check_shapes, matern, per_column, phase, squared_distances
@@ -33,7 +33,10 @@ def matern_state_space(order: int, kernel: Kernel, variance: Float[AnyArray, ""]
     return ScaledStateSpace(MaternForm(order, decay), variance)
 
 
-def in_lengthscales(xs: Float[AnyArray, "x dim"], lengthscale: Float[AnyArray, "..."]) -> Float[Array, "x dim"]:
+def in_lengthscales(xs: Float[AnyArray, "x dim"], lengthscale: Float[AnyArray, "..."]) -> Float[AnyArray, "x dim"]:
+    """In NumPy where all of it is numbers, since JAX would compile the division for each number of rows."""
+    if is_concrete(xs) and is_concrete(lengthscale):
+        return np.asarray(xs) / np.asarray(lengthscale)
     return jnp.asarray(xs) / per_column(lengthscale, xs.shape[1])[None, :]
 
 
@@ -80,7 +83,7 @@ class Matern12(Kernel):
     def state_space(self) -> StateSpace:
         return matern_state_space(0, self, self.variance)
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
 
     def random_features(
@@ -107,7 +110,7 @@ class Matern32(Kernel):
     def state_space(self) -> StateSpace:
         return matern_state_space(1, self, self.variance)
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
 
     def random_features(
@@ -134,7 +137,7 @@ class Matern52(Kernel):
     def state_space(self) -> StateSpace:
         return matern_state_space(2, self, self.variance)
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
 
     def random_features(
@@ -161,7 +164,7 @@ class Matern72(Kernel):
     def state_space(self) -> StateSpace:
         return matern_state_space(3, self, self.variance)
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
 
     def random_features(
@@ -203,7 +206,7 @@ class EQ(Kernel):
     def state_space(self) -> StateSpace:
         return ScaledStateSpace(EQForm(self.order, one_time_parameter(self, "lengthscale")), self.variance)
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
 
     def random_features(
@@ -229,7 +232,7 @@ class RationalQuadratic(Kernel):
     def variances(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, " x"]:
         return constant_variances(self.variance, xs)
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return in_lengthscales(xs, self.lengthscale)
 
     def random_features(

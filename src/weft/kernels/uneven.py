@@ -48,9 +48,11 @@ class Uneven(Around):
 
     def nearness(self, xs: Float[np.ndarray, "block x dim"]) -> Float[np.ndarray, "block x centre"]:
         """How much of each of the logarithms is in log a(x), of inputs in several blocks."""
-        apart = (xs[:, :, None, :] - np.asarray(self.centres)) / np.asarray(self.width)
-        exponents = -np.sum(apart**2, axis=3) / 2
-        weights = np.exp(exponents - exponents.max(axis=2, keepdims=True))
+        # Column by column: a sum over so short an axis takes longer than all the rest.
+        squares = np.zeros((*xs.shape[:2], len(self.centres)))
+        for column, (centre, width) in enumerate(zip(np.asarray(self.centres).T, np.asarray(self.width), strict=True)):
+            squares += ((xs[:, :, column, None] - centre) / width) ** 2
+        weights = np.exp((squares.min(axis=2, keepdims=True) - squares) / 2)
         return weights / weights.sum(axis=2, keepdims=True)
 
     def covariance(self, xs: Float[AnyArray, "x dim"], ys: Float[AnyArray, "y dim"]) -> Float[Array, "x y"]:
@@ -65,7 +67,7 @@ class Uneven(Around):
     def features(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x feature"]:
         return self.strengths(xs)[:, None] * self.kernel.features(xs)
 
-    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[Array, "x coordinate"]:
+    def coordinates(self, xs: Float[AnyArray, "x dim"]) -> Float[AnyArray, "x coordinate"]:
         return self.kernel.coordinates(xs)
 
     def random_features(

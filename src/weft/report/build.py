@@ -185,7 +185,7 @@ def gather(
         series=series,
         components=describe_parts(gp, rows, size.component_rows),
         component_note=(
-            "Share of variance over rows seen: the variance of what is expected of a component, plus what is left "
+            "Share of variance over some of the rows seen: the variance of what is expected of a component, plus what is left "
             "uncertain of it."
         ),
         component_remarks=_remarks(fitted),

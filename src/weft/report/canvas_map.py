@@ -12,6 +12,7 @@ from scipy import special
 from weft.data.tables import as_table, numbers
 from weft.estimator.columns import Measurements
 from weft.estimator.gridding import map_columns
+from weft.estimator.wide import work_of_a_point
 from weft.inference.prediction import Prediction
 from weft.report.coast import lines_in_box
 from weft.report.content import Layer, MapContent
@@ -90,10 +91,11 @@ class MapPlan(NamedTuple):
 def plan_map(gp: "SpaceTimeGP", rows: SeenRows, axes: MapAxes, *, terrain: Any, size: ReportSize) -> MapPlan:
     """Frames at times spread evenly over those that have values; `terrain` is a table of space's other columns."""
     seen = np.unique(rows.times[rows.present])
-    frames = seen[np.unique(np.rint(np.linspace(0, len(seen) - 1, size.max_frames)).astype(np.int64))]
+    most_frames, most_points = _most(size, work_of_a_point(gp.fitted_.posterior))
+    frames = seen[np.unique(np.rint(np.linspace(0, len(seen) - 1, most_frames)).astype(np.int64))]
     at = axes.coordinates(rows.places)
     box, stretch = _box(at, axes)
-    width, height = _shape(box, stretch, min(size.map_points // len(frames), size.most_cells))
+    width, height = _shape(box, stretch, min(most_points // len(frames), size.most_cells))
     points = _cells(box, width, height)
     columns, notes = _columns_at(gp, rows, axes, at, points, frames, terrain)
     asked = ask(gp, np.repeat(frames, len(points)), columns)
@@ -108,6 +110,14 @@ def plan_map(gp: "SpaceTimeGP", rows: SeenRows, axes: MapAxes, *, terrain: Any, 
         notes=notes,
         asked=asked,
     )
+
+
+def _most(size: ReportSize, work: float) -> tuple[int, int]:
+    """Frames, and points of all of them together, where each takes so much work."""
+    if work * size.map_points <= size.map_work:
+        return size.max_frames, size.map_points
+    points = max(int(size.map_work / work), size.fewest_cells)
+    return min(size.max_frames, points // size.fewest_cells), points
 
 
 def build_map(

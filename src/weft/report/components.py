@@ -4,12 +4,13 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from weft.data.scaling import Scaling
 from weft.estimator.building import COVARIATES
 from weft.estimator.fitted import Fitted
 from weft.estimator.summary import effect_words, short_number
+from weft.estimator.wide import at_a_glance, regional_of
 from weft.kernels import Kernel
 from weft.kernels.closed_forms import covariance_at
 from weft.likelihoods import Gaussian
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["component_figures", "describe_parameters", "describe_parts", "shares_of_variance"]
 
 _NUM_LAGS = 120
+# Rows among which those of few regions are looked for, by how many are wanted.
+_TRIED = 10
 
 
 def shares_of_variance(fitted: Fitted, rows: SeenRows, most: int) -> dict[str, float]:
@@ -30,9 +33,19 @@ def shares_of_variance(fitted: Fitted, rows: SeenRows, most: int) -> dict[str, f
 
     A component's variance is that of its expectation over rows plus what is left uncertain of it, on average.
     """
-    some = rows.take(rows.present[np.unique(np.linspace(0, len(rows.present) - 1, most).astype(np.int64))])
-    translation = fitted.translation
-    parts = fitted.posterior.components(some.times, translation.places(some.measured))
+    translation, glance = fitted.translation, at_a_glance(fitted.posterior)
+    regional = regional_of(glance.posterior)
+    present = rows.present
+    if glance.times is not None:
+        # Places may date their rows otherwise than the field does.
+        inside = np.isin(rows.times[present], glance.times)
+        present = present[inside] if inside.any() else present
+    if regional is not None and glance.most_regions is not None:
+        tried = rows.take(evenly(present, _TRIED * most))
+        near = regional.among_few(tried.times, translation.places(tried.measured), glance.most_regions)
+        present = evenly(present, _TRIED * most)[near]
+    some = rows.take(evenly(present, most))
+    parts = glance.posterior.components(some.times, translation.places(some.measured))
     found = {
         name: float(np.var(part.mean) + np.mean(part.variance))
         for name, part in zip(fitted.all_names, parts, strict=True)
@@ -43,6 +56,11 @@ def shares_of_variance(fitted: Fitted, rows: SeenRows, most: int) -> dict[str, f
         own = translation.extras(some.measured).get("noise_variance")
         found["noise"] = (noise / translation.target.scale) ** 2 + (0.0 if own is None else float(np.mean(own)))
     return found
+
+
+def evenly(rows: Int[np.ndarray, " row"], most: int) -> Int[np.ndarray, " some"]:
+    """Up to so many of them, from the first to the last."""
+    return rows[np.unique(np.linspace(0, len(rows) - 1, most).astype(np.int64))]
 
 
 def describe_parts(gp: "SpaceTimeGP", rows: SeenRows, most: int) -> tuple[Component, ...]:

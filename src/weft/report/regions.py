@@ -8,7 +8,7 @@ import numpy as np
 from weft.data.tables import distinct_rows
 from weft.estimator.fitted import Fitted
 from weft.estimator.gridding import map_columns
-from weft.estimator.wide import how_regions_answer, regional_of
+from weft.estimator.wide import at_a_glance, how_regions_answer, regional_of
 from weft.report.content import Figure
 from weft.report.figures import regions_figure
 
@@ -29,7 +29,10 @@ def region_words(fitted: Fitted) -> list[str]:
     if regional is None:
         return []
     seen = [len(region.rows) for region in regional.division.regions]
-    seam = regional.seam()
+    glance = at_a_glance(regional)
+    looked_at = regional_of(glance.posterior)
+    assert looked_at is not None
+    seam = looked_at.seam(most_regions=glance.most_regions)
     lines = [
         f"{regional.num_regions:,} regions answer, each by a model of up to {max(seen):,} rows, those around it "
         f"included, {how_regions_answer(regional)}; the parameters are the same in all."

@@ -3,6 +3,7 @@
 
 import os
 import threading
+import time
 
 import numpy as np
 from jaxtyping import Float
@@ -53,6 +54,7 @@ class Shelf:
         self._lock = threading.Lock()
         self._arrays: list[np.ndarray] = []
         self._later: threading.Timer | None = None
+        self._until = 0.0
 
     def take(self, length: int) -> Float[np.ndarray, " length"]:
         """An array of that length, with whatever it held before."""
@@ -75,11 +77,9 @@ class Shelf:
             self._arrays.append(owner)
             self._shrink(self.for_a_while)
             if self._held() > self.most_bytes:
-                if self._later is not None:
-                    self._later.cancel()
-                self._later = threading.Timer(self.seconds, self._let_go)
-                self._later.daemon = True
-                self._later.start()
+                self._until = time.monotonic() + self.seconds
+                if self._later is None:
+                    self._wait(self.seconds)
 
     def _held(self) -> int:
         return sum(array.nbytes for array in self._arrays)
@@ -88,6 +88,16 @@ class Shelf:
         while self._held() > most_bytes:
             self._arrays.pop(0)
 
+    def _wait(self, seconds: float) -> None:
+        self._later = threading.Timer(seconds, self._let_go)
+        self._later.daemon = True
+        self._later.start()
+
     def _let_go(self) -> None:
+        """One thread waits on for whatever has been given back meanwhile: a new one at each would take longer than small calls do."""
         with self._lock:
-            self._shrink(self.most_bytes)
+            self._later, left = None, self._until - time.monotonic()
+            if left > 0:
+                self._wait(left)
+            else:
+                self._shrink(self.most_bytes)
