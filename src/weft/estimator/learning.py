@@ -32,7 +32,7 @@ from weft.estimator.defaults import is_standardised, likelihood_from
 from weft.estimator.fitted import Fitted
 from weft.estimator.placement import check_pseudo_points
 from weft.estimator.translation import Translation, learn_translation
-from weft.estimator.wide import answering, regional_of, rows_to_ask
+from weft.estimator.wide import answering, rows_to_ask
 from weft.inference.habits import Habit
 from weft.inference.habits.shift import find_shift
 from weft.inference.posterior import Posterior
@@ -437,10 +437,8 @@ def answer_with_habits(
         """Who has seen just the rows that habits are looked for in, less these; `field` has seen all of them so."""
         return field if some is data else given(result.model)(tell(habits, some))
 
-    # Regions are exact: what is a place's own they hold themselves.
-    looked_for = tuple(name for name in later if name == "level" and regional_of(field) is None)
     asked = seen(field, dated)
-    level = find_habits(looked_for, asked, tell(dated, some), num_space)
+    level = find_habits(tuple(name for name in later if name == "level"), asked, tell(dated, some), num_space)
     if level and len(learned_from) == 1:
         # With the levels gone, what was noise is less so; then the levels once more, given the better field.
         again = _options_for(options, *learned_from) | {
