@@ -168,6 +168,26 @@ def test_pages_name_what_is_there(page: str) -> None:
         assert is_there, f"{page} names {file}, which is not there"
 
 
+def test_the_one_place_to_go_has_what_is_to_be_changed_there() -> None:
+    """Of each row of the contributor's table: names it gives without a module stand in a file that it gives."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", text.split("## Where a change goes")[1], re.MULTILINE)[1:]
+    seen = 0
+    for change, place in rows:
+        there = "".join(
+            path.read_text(encoding="utf-8")
+            for file in FILE.findall(place)
+            for path in [ROOT / file, *(ROOT / "src" / "weft").rglob(file)]
+            if path.exists()
+        )
+        for name in re.findall(r"`(\w+)`", place) if there else []:
+            seen += 1
+            assert re.search(rf"\b{name}\b", there), (
+                f"to change {change}, CONTRIBUTING.md names {name}, which is not there"
+            )
+    assert seen > 9
+
+
 def test_the_paper_has_the_labels_of_the_map(shared_data: pathlib.Path) -> None:
     paper = shared_data.parent / "paper" / "paper.tex"
     if not paper.exists():

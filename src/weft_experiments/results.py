@@ -26,6 +26,7 @@ import numpy as np
 from weft import __version__
 from weft.data.atomic import write_whole
 from weft.engines.cpu.threads import num_processors
+from weft.phases import peak_memory
 from weft_experiments.options import RunOptions
 
 __all__ = [
@@ -167,15 +168,6 @@ def plain(value: Any) -> Any:
 def say(text: str) -> None:
     """Some words about how far a run is; runs take minutes."""
     print(text, file=sys.stderr, flush=True)
-
-
-def peak_memory() -> int:
-    """Bytes this process held at the most, 0 where the system (Windows) does not say; it counts kilobytes on Linux, bytes on macOS."""
-    try:
-        import resource
-    except ImportError:
-        return 0
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def load_average(minutes: int) -> float | None:

@@ -272,7 +272,7 @@ def transform_named(name: str | None) -> Transform:
     return TRANSFORMS[name]
 
 
-def check_levels(levels: Sequence[float] | Float[np.ndarray, " level"]) -> Float[np.ndarray, " level"]:
+def check_levels(levels: Sequence[float] | Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
     """The levels of quantiles, between 0 and 1."""
     asked = np.asarray(levels, dtype=np.float64)
     if not np.all((asked > 0) & (asked < 1)):

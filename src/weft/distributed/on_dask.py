@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
 
 from weft.distributed.tasks import PASSED_ON, Done, TaskError, accepted, failed, run_metered
 from weft.distributed.worker_memory import keep_within_limit
-from weft.inference.executor import Executor, names_for
-from weft.inference.watching import watched
+from weft.inference.executor import Arrivals, Executor, awaited
 
 if TYPE_CHECKING:
     import distributed
@@ -73,66 +72,44 @@ class OnDask(Executor):
         arrived: Callable[[int, Answer], None] | None = None,
     ) -> list[Answer]:
         tasks = list(zip(*columns, strict=True))
-        names = names_for(names, len(tasks))
-        answers: dict[int, Answer] = {}
         if not tasks:
             return []
-        with watched(len(tasks)) as done:
-
-            def found(number: int, answer: Answer) -> None:
-                answers[number] = answer
-                if arrived is not None:
-                    arrived(number, answer)
-                done(names[number])
-
+        with awaited(len(tasks), names, arrived) as arrivals:
             if again:
-                self._call(function, tasks, names, found)
-            missing = [number for number in range(len(tasks)) if number not in answers]
-            self._submit(
-                function,
-                [tasks[number] for number in missing],
-                [names[number] for number in missing],
-                lambda place, answer: found(missing[place], answer),
-            )
-        return [answers[number] for number in range(len(tasks))]
+                self._call(function, tasks, arrivals)
+            self._submit(function, tasks, arrivals)
+            return arrivals.in_order
 
     def _submit(
-        self,
-        function: Callable[..., Answer],
-        tasks: Sequence[tuple[Any, ...]],
-        names: Sequence[str],
-        found: Callable[[int, Answer], None],
+        self, function: Callable[..., Answer], tasks: Sequence[tuple[Any, ...]], arrivals: Arrivals[Answer]
     ) -> None:
-        """Tasks of Dask; each answer is told with its number, in their order."""
-        if not tasks:
+        """The tasks without an answer yet as Dask's own; answers come in their order."""
+        missing = arrivals.missing
+        if not missing:
             return
         with _large_is_known():
             # In one message: one by one, a handful of tasks takes client and scheduler twice as long.
             futures = self.client.map(
                 functools.partial(_run, function),
-                *map(list, zip(*tasks, strict=True)),
+                *map(list, zip(*(tasks[number] for number in missing), strict=True)),
                 pure=False,
                 workers=self.workers,
             )
         try:
-            number = 0
-            while number < len(tasks):
-                for answer in self._next_answers(futures[number:], names[number]):
-                    found(number, answer)
-                    number += 1
+            done = 0
+            while done < len(missing):
+                for answer in self._next_answers(futures[done:], arrivals.names[missing[done]]):
+                    arrivals.add(missing[done], answer)
+                    done += 1
         except BaseException:
             # Ctrl-C and failures leave nothing running.
             self.client.cancel(futures)
             raise
 
     def _call(
-        self,
-        function: Callable[..., Answer],
-        tasks: Sequence[tuple[Any, ...]],
-        names: Sequence[str],
-        found: Callable[[int, Answer], None],
+        self, function: Callable[..., Answer], tasks: Sequence[tuple[Any, ...]], arrivals: Arrivals[Answer]
     ) -> None:
-        """Those tasks whose worker is known, in one call a worker; what comes back is told with its number, in their order."""
+        """Those tasks whose worker is known, in one call a worker; what comes back arrives in their order."""
         calls: dict[str, list[tuple[int, tuple[Any, ...]]]] = {}
         pieces = [[each for each in task if _is_future(each)] for task in tasks]
         self._look_for([each for held in pieces for each in held])
@@ -152,11 +129,11 @@ class OnDask(Executor):
         for number in sorted(came):
             outcome = came[number]
             if isinstance(outcome, Done):
-                found(number, accepted(outcome))
+                arrivals.add(number, accepted(outcome))
             elif isinstance(outcome, PASSED_ON):
                 raise outcome
             else:
-                raise failed(names[number], outcome) from outcome
+                raise failed(arrivals.names[number], outcome) from outcome
 
     def _look_for(self, pieces: Sequence[Any]) -> None:
         """Note where these are, of those that nobody knows of or that were lost meanwhile."""

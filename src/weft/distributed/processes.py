@@ -15,8 +15,7 @@ from typing import Any, TypeVar, final
 from weft.arrays import require_whole
 from weft.distributed.interrupts import without_interrupts
 from weft.distributed.tasks import PASSED_ON, RETRIES, Done, TaskError, accepted, failed, run_metered
-from weft.inference.executor import Executor, names_for
-from weft.inference.watching import watched
+from weft.inference.executor import Arrivals, Executor, awaited
 
 __all__ = ["Processes"]
 
@@ -53,37 +52,24 @@ class Processes(Executor):
         arrived: Callable[[int, Answer], None] | None = None,
     ) -> list[Answer]:
         tasks = list(zip(*columns, strict=True))
-        names = names_for(names, len(tasks))
-        answers: dict[int, Answer] = {}
-        with watched(len(tasks)) as done:
-
-            def found(number: int, answer: Answer) -> None:
-                answers[number] = answer
-                if arrived is not None:
-                    arrived(number, answer)
-                done(names[number])
-
+        with awaited(len(tasks), names, arrived) as arrivals:
             for attempt in range(RETRIES + 1):
-                missing = [number for number in range(len(tasks)) if number not in answers]
-                lost = self._try(function, tasks, missing, names, found)
+                lost = self._try(function, tasks, arrivals)
                 if lost is None:
                     break
                 if attempt == RETRIES:
                     raise TaskError(
-                        f"{names[lost]} lost its process {RETRIES + 1} times; perhaps memory ran out: give it fewer processes",
+                        f"{arrivals.names[lost]} lost its process {RETRIES + 1} times; perhaps memory ran out: give it fewer "
+                        "processes",
                         for_people=True,
                     )
-        return [answers[number] for number in range(len(tasks))]
+            return arrivals.in_order
 
     def _try(
-        self,
-        function: Callable[..., Answer],
-        tasks: Sequence[tuple[Any, ...]],
-        numbers: Sequence[int],
-        names: Sequence[str],
-        found: Callable[[int, Answer], None],
+        self, function: Callable[..., Answer], tasks: Sequence[tuple[Any, ...]], arrivals: Arrivals[Answer]
     ) -> int | None:
-        """Run these tasks and tell their answers; the first that lost its process, if any did."""
+        """Run the tasks without an answer yet; the first that lost its process, if any did."""
+        missing = arrivals.missing
         if self._pool is None:
             # Not forked: JAX's threads would not come along.
             spawn = multiprocessing.get_context("spawn")
@@ -94,20 +80,20 @@ class Processes(Executor):
             # Processes are started here, as many as there are tasks for.
             before = multiprocessing.active_children()
             with without_interrupts():
-                for number in numbers:
+                for number in missing:
                     futures[number] = self._pool.submit(_run_spilled, function, *tasks[number])
                 self._workers += [process for process in multiprocessing.active_children() if process not in before]
             for number, future in futures.items():
                 try:
-                    found(number, accepted(future.result()))
+                    arrivals.add(number, accepted(future.result()))
                 except BrokenProcessPool:
                     lost = number if lost is None else lost
                 except PASSED_ON:
                     raise
                 except Exception as error:
-                    raise failed(names[number], error) from error
+                    raise failed(arrivals.names[number], error) from error
         except BrokenProcessPool:
-            lost = numbers[0]
+            lost = missing[0]
         except BaseException as error:
             for future in futures.values():
                 future.cancel()

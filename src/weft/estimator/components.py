@@ -432,19 +432,12 @@ def _asks_for(data: Observations, f: Float[np.ndarray, " row"], period: float) -
 
 def _rougher(draft: Draft, name: str) -> Draft | None:
     """Matern-1/2 in place of 3/2 in space, at twice the length: about as correlated at middling distances."""
-    if name not in draft.names:
-        return None
-    number = draft.names.index(name)
-    components = list(draft.model.kernel.components)
-    rough = _with_rough(components[number].space)
-    if rough is None:
-        return None
-    components[number] = Separable(
-        space=rough,
-        time=components[number].time,
-        variance=components[number].variance,
-    )
-    return dataclasses.replace(draft, model=_with_components(draft.model, components))
+
+    def rough(part: Separable) -> Separable | None:
+        space = _with_rough(part.space)
+        return None if space is None else Separable(space=space, time=part.time, variance=part.variance)
+
+    return _with_changed(draft, name, rough)
 
 
 def _both_rougher(draft: Draft) -> Draft | None:
@@ -467,19 +460,28 @@ def _with_rough(space: Kernel) -> Kernel | None:
 
 def _smoother(draft: Draft, name: str, shortest: float) -> Draft | None:
     """Matern-3/2 in place of 1/2 in time; None where the length is below `shortest`, since steps are then too long to tell."""
+
+    def smooth(part: Separable) -> Separable | None:
+        if not isinstance(part.time, Matern12) or float(part.time.lengthscale) < shortest:
+            return None
+        return Separable(space=part.space, time=Matern32(np.asarray(part.time.lengthscale)), variance=part.variance)
+
+    return _with_changed(draft, name, smooth)
+
+
+def _with_changed(draft: Draft, name: str, change: Callable[[Separable], Separable | None]) -> Draft | None:
+    """The draft with another component in place of the one of this name; None where there is none to change."""
     if name not in draft.names:
         return None
     number = draft.names.index(name)
-    components = list(draft.model.kernel.components)
-    time = components[number].time
-    if not isinstance(time, Matern12) or float(time.lengthscale) < shortest:
-        return None
-    components[number] = Separable(
-        space=components[number].space,
-        time=Matern32(np.asarray(time.lengthscale)),
-        variance=components[number].variance,
-    )
-    return dataclasses.replace(draft, model=_with_components(draft.model, components))
+    changed = change(draft.model.kernel.components[number])
+    return None if changed is None else dataclasses.replace(draft, model=_with_component(draft.model, number, changed))
+
+
+def _with_component(model: Model, number: int, component: Separable) -> Model:
+    components = list(model.kernel.components)
+    components[number] = component
+    return _with_components(model, components)
 
 
 def _uneven(draft: Draft, name: str, num_space: int, data: Observations) -> Draft | None:
@@ -489,8 +491,7 @@ def _uneven(draft: Draft, name: str, num_space: int, data: Observations) -> Draf
     if name not in draft.names or data.places.shape[1] > num_space or is_uneven:
         return None
     number, places = draft.names.index(name), data.places
-    components = list(draft.model.kernel.components)
-    part = components[number]
+    part = draft.model.kernel.components[number]
     deviations = places.std(axis=0)
     used = np.where(deviations > 0, deviations, np.inf)
     cells = cut(places / used, int(np.clip(data.num_rows // _ROWS_A_CENTRE, 2, _MOST_CENTRES)))
@@ -499,7 +500,7 @@ def _uneven(draft: Draft, name: str, num_space: int, data: Observations) -> Draf
     if len(centres) < 2:
         return None
     apart = cKDTree(centres / used).query(centres / used, k=[2])[0]
-    components[number] = Separable(
+    uneven = Separable(
         space=Uneven(part.space, np.zeros(len(centres)), centres, used * float(np.median(apart))),
         time=part.time,
         variance=part.variance,
@@ -507,7 +508,7 @@ def _uneven(draft: Draft, name: str, num_space: int, data: Observations) -> Draf
     below = f"kernel.components[{number}].space"
     priors = {name.replace(below, f"{below}.kernel"): prior for name, prior in draft.priors.items()}
     priors[f"{below}.logarithms"] = NormalPrior(0.0, _STRENGTH_DEVIATION)
-    return dataclasses.replace(draft, model=_with_components(draft.model, components), priors=priors)
+    return dataclasses.replace(draft, model=_with_component(draft.model, number, uneven), priors=priors)
 
 
 def _unless_local(draft: Draft, changed: Draft | None) -> Draft | None:
@@ -522,70 +523,62 @@ def _local(scales: Scales) -> Separable:
 
 
 def _with_local(draft: Draft, scales: Scales) -> Draft | None:
-    if LOCAL in draft.names:
-        return None
-    names = (*draft.names, LOCAL)
     number = len(draft.names)
     priors = {
         name: prior
-        for name, prior in priors_for(names, scales).items()
+        for name, prior in priors_for((*draft.names, LOCAL), scales).items()
         if name.startswith(f"kernel.components[{number}]")
     }
-    return dataclasses.replace(
-        draft,
-        model=_with_components(draft.model, [*draft.model.kernel.components, _local(scales)]),
-        names=names,
-        priors={**draft.priors, **priors},
-    )
+    return _with_another(draft, LOCAL, _local(scales), priors=priors)
 
 
-def _with_levels(draft: Draft, scales: Scales) -> Draft:
-    number = len(draft.names)
+def _with_levels(draft: Draft, scales: Scales) -> Draft | None:
     alone = scales.in_space(lambda length: Matern12(_ALONE * scales.spacing), 1.0)
-    return dataclasses.replace(
-        draft,
-        model=_with_components(
-            draft.model,
-            [*draft.model.kernel.components, Separable(space=alone, time=Constant(), variance=_LOCAL_VARIANCE)],
-        ),
-        names=(*draft.names, PLACES),
-        frozen=(*draft.frozen, f"kernel.components[{number}].space"),
-    )
+    component = Separable(space=alone, time=Constant(), variance=_LOCAL_VARIANCE)
+    return _with_another(draft, PLACES, component, frozen=(f"kernel.components[{len(draft.names)}].space",))
 
 
 def _season(name: str, component: Separable) -> Callable[[Draft], Draft | None]:
-    def change(draft: Draft) -> Draft | None:
-        if name in draft.names:
-            return None
-        return dataclasses.replace(
-            draft,
-            model=_with_components(draft.model, [*draft.model.kernel.components, component]),
-            names=(*draft.names, name),
-            frozen=(*draft.frozen, *frozen_names(len(draft.names), 1)),
-        )
-
-    return change
+    return lambda draft: _with_another(draft, name, component, frozen=frozen_names(len(draft.names), 1))
 
 
 def _season_of_places(name: str, period: float, scales: Scales) -> Callable[[Draft], Draft | None]:
     """One wave a period whose strength and phase change from place to place, as far as is learned; it has two numbers a place."""
 
     def change(draft: Draft) -> Draft | None:
-        if name in draft.names:
-            return None
         number = len(draft.names)
         component = Separable(
             space=scales.in_space(Matern12, _SEASON_PART), time=Cosine(period), variance=_LOCAL_VARIANCE
         )
-        return dataclasses.replace(
+        return _with_another(
             draft,
-            model=_with_components(draft.model, [*draft.model.kernel.components, component]),
-            names=(*draft.names, name),
-            frozen=(*draft.frozen, f"kernel.components[{number}].time"),
-            priors={**draft.priors, _lengths_of(number, scales): scales.reach},
+            name,
+            component,
+            frozen=(f"kernel.components[{number}].time",),
+            priors={_lengths_of(number, scales): scales.reach},
         )
 
     return change
+
+
+def _with_another(
+    draft: Draft,
+    name: str,
+    component: Separable,
+    *,
+    frozen: Sequence[str] = (),
+    priors: Mapping[str, Prior] | None = None,
+) -> Draft | None:
+    """The draft with one more component; None where it has one of this name."""
+    if name in draft.names:
+        return None
+    return dataclasses.replace(
+        draft,
+        model=_with_components(draft.model, [*draft.model.kernel.components, component]),
+        names=(*draft.names, name),
+        frozen=(*draft.frozen, *frozen),
+        priors={**draft.priors, **(priors or {})},
+    )
 
 
 def _with_components(model: Model, components: Sequence[Separable]) -> Model:

@@ -3,7 +3,7 @@
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -25,7 +25,16 @@ from weft.inference.reduced import (
 )
 from weft.model import Model
 
-__all__ = ["Division", "Heard", "Region", "divide", "divide_places", "num_regions_within", "work_of_regions"]
+__all__ = [
+    "Division",
+    "Heard",
+    "Region",
+    "divide",
+    "divide_places",
+    "in_turns",
+    "num_regions_within",
+    "work_of_regions",
+]
 
 # One pass over all regions, in operations: some twenty seconds on a core.
 REGIONS_WORK = 2.5e11
@@ -76,6 +85,26 @@ class Heard(NamedTuple):
     region: int
     point: Int[np.ndarray, " point"]
     weight: Float[np.ndarray, " point"]
+
+
+class _AtPoints(Protocol):
+    @property
+    def point(self) -> Int[np.ndarray, " point"]: ...
+
+
+Asked = TypeVar("Asked", bound=_AtPoints)
+
+
+def in_turns(asked: Iterator[Asked], most_points: int) -> Iterator[list[Asked]]:
+    """Regions to ask at once: until they are told of so many points, which are in memory meanwhile."""
+    some: list[Asked] = []
+    for each in asked:
+        some.append(each)
+        if sum(len(one.point) for one in some) >= most_points:
+            yield some
+            some = []
+    if some:
+        yield some
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,14 +9,14 @@ import abc
 import contextlib
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, final
+from typing import Any, Generic, TypeVar, final
 
 import jax
 
 from weft.inference.at_once import at_once
 from weft.inference.watching import watched
 
-__all__ = ["Executor", "Threads", "current_executor", "names_for", "running_on"]
+__all__ = ["Arrivals", "Executor", "Threads", "awaited", "current_executor", "running_on"]
 
 Answer = TypeVar("Answer")
 
@@ -74,21 +74,49 @@ class Threads(Executor):
         arrived: Callable[[int, Answer], None] | None = None,
     ) -> list[Answer]:
         tasks = list(zip(*columns, strict=True))
-        called = names_for(names, len(tasks))
-        with watched(len(tasks)) as done:
-
-            def answer(number: int) -> Answer:
-                found = jax.block_until_ready(function(*tasks[number]))
-                if arrived is not None:
-                    arrived(number, found)
-                done(called[number])
-                return found
-
-            return at_once(answer, len(tasks), self.count, again=again)
+        with awaited(len(tasks), names, arrived) as arrivals:
+            at_once(
+                lambda number: arrivals.add(number, jax.block_until_ready(function(*tasks[number]))),
+                len(tasks),
+                self.count,
+                again=again,
+            )
+            return arrivals.in_order
 
 
-def names_for(names: Sequence[str] | None, count: int) -> Sequence[str]:
-    return [f"task {number}" for number in range(count)] if names is None else names
+@final
+class Arrivals(Generic[Answer]):
+    """Answers of tasks of these names, in whatever order they come, from any thread: each is told on, and then counted as done."""
+
+    def __init__(
+        self, names: Sequence[str], arrived: Callable[[int, Answer], None] | None, done: Callable[[str], None]
+    ):
+        self.names = names
+        self._arrived, self._done = arrived, done
+        self._answers: dict[int, Answer] = {}
+
+    def add(self, number: int, answer: Answer) -> None:
+        self._answers[number] = answer
+        if self._arrived is not None:
+            self._arrived(number, answer)
+        self._done(self.names[number])
+
+    @property
+    def missing(self) -> list[int]:
+        return [number for number in range(len(self.names)) if number not in self._answers]
+
+    @property
+    def in_order(self) -> list[Answer]:
+        return [self._answers[number] for number in range(len(self.names))]
+
+
+@contextlib.contextmanager
+def awaited(
+    count: int, names: Sequence[str] | None, arrived: Callable[[int, Answer], None] | None
+) -> Iterator[Arrivals[Answer]]:
+    """What an executor gathers the answers of so many tasks in; `names` and `arrived` as for `Executor.map`."""
+    with watched(count) as done:
+        yield Arrivals([f"task {number}" for number in range(count)] if names is None else names, arrived, done)
 
 
 _HERE = Threads()

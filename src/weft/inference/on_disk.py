@@ -19,7 +19,7 @@ from weft.data.on_disk import FileArrays, TemporaryFolder
 from weft.engines.base import Engine
 from weft.engines.choose import check_engine_name, engine_name
 from weft.heap import return_memory
-from weft.inference.division import Division, Region
+from weft.inference.division import Division, Region, in_turns
 from weft.inference.executor import current_executor
 from weft.inference.forgetting import forgotten_after
 from weft.inference.habits.base import place_numbers
@@ -227,7 +227,7 @@ class PosteriorOnDisk(Posterior):
             return mean, deviation
         executor = current_executor()
         held = executor.hold(self.stored)
-        for some in _in_turns(self._asked(times, places)):
+        for some in in_turns(self._asked(times, places), POINTS_AT_ONCE):
             answers = executor.map(
                 functools.partial(_answer, question),
                 [held] * len(some),
@@ -418,18 +418,6 @@ def cells_of_places(division: Division, num_places: int) -> Int[np.ndarray, " pl
     for number, region in enumerate(division.regions):
         cell[region.rows[region.is_core]] = number
     return cell
-
-
-def _in_turns(asked: Iterator[_Asked]) -> Iterator[list[_Asked]]:
-    """Regions to ask at once: as many as keep what they are told within memory."""
-    some: list[_Asked] = []
-    for each in asked:
-        some.append(each)
-        if sum(len(one.point) for one in some) >= POINTS_AT_ONCE:
-            yield some
-            some = []
-    if some:
-        yield some
 
 
 def _refuse(what: str) -> NoReturn:

@@ -12,7 +12,7 @@ from scipy import special
 
 from weft.arrays import ArrayLike
 from weft.data.scaling import TargetScaling
-from weft.data.transforms import transform_named
+from weft.data.transforms import check_levels, transform_named
 from weft.likelihoods import Gaussian, Likelihood, RowExtras
 from weft.likelihoods.numerical import log_expected_density, take
 from weft.likelihoods.rows import Support
@@ -207,9 +207,7 @@ class Prediction:
     def quantile(self, probability: ArrayLike, *, of: str = "observation") -> Float[np.ndarray, "..."]:
         """The value that is not exceeded with this probability; several probabilities make one more axis at the end."""
         check_of(of)
-        wanted = np.asarray(probability, dtype=np.float64)
-        if not np.all((wanted > 0) & (wanted < 1)):
-            raise ValueError(f"a quantile's probability must lie strictly between 0 and 1; it is {wanted.tolist()}")
+        wanted = check_levels(np.asarray(probability, dtype=np.float64))
         levels = wanted.reshape(-1)
         if of == "observation":
             found = self._observed.quantiles(levels, self.target)

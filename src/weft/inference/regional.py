@@ -31,7 +31,7 @@ from weft.engines.dense import padded_size
 from weft.heap import return_memory
 from weft.inference.by_rows import ByRows
 from weft.inference.cuts import Shares
-from weft.inference.division import Division, Heard, Region, divide
+from weft.inference.division import Division, Region, divide, in_turns
 from weft.inference.exact_work import exact_work
 from weft.inference.executor import Executor, current_executor
 from weft.inference.fingerprints import add_arrays, arrays_of_model, arrays_of_rows, description_of
@@ -292,7 +292,7 @@ class RegionalPosterior(Posterior):
         if len(times) == 0:
             return Marginals(np.empty(0), np.empty(0))
         mean, deviation = np.zeros((2, len(times)))
-        for some in _in_turns(self.division.heard(times, places)):
+        for some in in_turns(self.division.heard(times, places), POINTS_TOLD):
             answers = self._map(
                 question, [each.region for each in some], [(times[each.point], places[each.point]) for each in some]
             )
@@ -702,18 +702,6 @@ class _RegionElsewhere(NamedTuple):
 
 def _answer(question: Callable[..., Any], region: _RegionHere | _RegionElsewhere, told: tuple[np.ndarray, ...]) -> Any:
     return question(region.conditioned(), *told)
-
-
-def _in_turns(heard: Iterator[Heard]) -> Iterator[list[Heard]]:
-    """Regions to ask at once: as many as keep what they are told within memory."""
-    some: list[Heard] = []
-    for each in heard:
-        some.append(each)
-        if sum(len(one.point) for one in some) >= POINTS_TOLD:
-            yield some
-            some = []
-    if some:
-        yield some
 
 
 def log_evidence_of(one: Conditioned) -> float:

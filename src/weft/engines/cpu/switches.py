@@ -382,8 +382,13 @@ def accumulate_by_switches(frame, batch, adjoint, work, gradient):
 
 
 def with_others(function: Any, name: str, **others: Any) -> Any:
-    """The same source, in which these names stand for other functions, by a name of its own: kernels are kept by their names."""
-    return types.FunctionType(function.__code__, {**function.__globals__, **others}, name)
+    """The same source, in which these names stand for other functions, by a name of its own: kernels are kept by their names.
+
+    By the one or, where numba keeps them, by the qualified one: two processes that came at once each kept another kernel in one file.
+    """
+    made = types.FunctionType(function.__code__, {**function.__globals__, **others}, name)
+    made.__qualname__ = name
+    return made
 
 
 _absorb = inlined(with_others(absorb.py_func, "absorb_by_switches", compress_by_gram=compress_by_switches))
