@@ -302,6 +302,14 @@ def test_regions_in_files_that_say_nothing_of_a_share_are_exact(stations):
     assert Division.from_plain(model(), (stations.data.num_rows, stations.data.places.shape[1]), plain).share == 0.0
 
 
+def test_regions_in_files_that_do_not_say_where_their_points_are_answer_all_over_their_cells(stations):
+    plain = condition_regions(model(), stations.data, num_regions=3).division.to_plain()
+    del plain["cut_least"], plain["cut_most"]
+    cuts = Division.from_plain(model(), (stations.data.num_rows, stations.data.places.shape[1]), plain).cuts
+    assert_array_equal(cuts.least, cuts.lower)
+    assert_array_equal(cuts.most, cuts.upper)
+
+
 def test_a_share_is_left_out_where_exact_regions_would_take_long(stations, monkeypatch):
     assert condition_regions(model(), stations.data).division.share == 0.0
     monkeypatch.setattr("weft.inference.division.REGIONS_WORK", 1.0)

@@ -50,6 +50,8 @@ SCHEMA: Schema = {
     "cut_above": Numbers(("cut",), whole=True),
     "cut_lower": Numbers(("region", "kept"), endless=True),
     "cut_upper": Numbers(("region", "kept"), endless=True),
+    "cut_least": Numbers(("region", "kept"), endless=True),
+    "cut_most": Numbers(("region", "kept"), endless=True),
     "depth": Numbers(("region",), least=0.0),
     "counts": Numbers(("region",), whole=True, least=1.0),
     "rows": Numbers(("seen",), whole=True, within="row"),
@@ -155,8 +157,9 @@ class Division:
             raise ValueError(f"its 'with_times' is {with_times!r}, not true or false")
         num_rows, width = shape
         sizes = {"row": num_rows, "coordinate": num_coordinates(model, with_times, width)}
-        # Files that say nothing of it have exact ones.
-        part = check_arrays(SCHEMA, {"share": 0.0, **plain}, sizes)
+        # Files that say nothing of it have exact ones; those that do not say where a core's points are have them all over its cell.
+        all_over = {"cut_least": plain.get("cut_lower"), "cut_most": plain.get("cut_upper")}
+        part = check_arrays(SCHEMA, {"share": 0.0, **all_over, **plain}, sizes)
         cuts = Cuts(*(part[f"cut_{field.name}"] for field in dataclasses.fields(Cuts)))
         cuts.check()
         if part["counts"].sum() != sizes["seen"]:
