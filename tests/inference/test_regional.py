@@ -213,6 +213,39 @@ def test_update_equals_all_rows_at_once(stations):
     assert np.all(ahead.variance > NOISE)
 
 
+@pytest.mark.parametrize("is_saved", [False, True])
+def test_regions_that_have_grown_are_cut_anew(is_saved, tmp_path, caplog):
+    """Rows that come at the end of a series come to the few regions that end there: a matrix of them had no end."""
+    rng = np.random.default_rng(13)
+
+    def rows(num, since):
+        return weft.Observations(
+            rng.uniform(since, since + 9, num), rng.uniform(0, 1, (num, 2)) * 8, rng.normal(size=num)
+        )
+
+    post = first = condition_regions(model(), rows(600, 0.0), num_regions=6)
+    if is_saved:
+        post.save(tmp_path / "regions.weft")
+        post = weft.load(tmp_path / "regions.weft")
+    with caplog.at_level(logging.INFO, "weft"):
+        for turn in range(1, 6):
+            post = post.update(rows(600, 9.0 * turn))
+            assert max(len(region.rows) for region in post.division.regions) <= 2 * post.division.largest
+            # What a gap adds to what a region sees is that of the cuts of the day.
+            assert post.division.largest <= 1.5 * first.division.largest
+    assert 600 / 6 / 2 < 3600 / post.num_regions < 2 * 600 / 6
+    assert "so that none sees far more than they did" in caplog.text
+    assert_array_equal(np.sort(np.concatenate([r.rows[r.is_core] for r in post.division.regions])), np.arange(3600))
+
+
+def test_stations_that_go_on_for_long_are_not_cut_anew(stations):
+    post = condition_regions(model(), stations.data, num_regions=3)
+    data = stations.data
+    for turn in range(1, 6):
+        post = post.update(weft.Observations(data.row_times + 20 * turn, data.row_places, data.values))
+    assert post.num_regions == 3
+
+
 @pytest.mark.parametrize("share", [0.0, MOST_UNEXPLAINED])
 def test_it_is_saved_and_sent(stations, tmp_path, share):
     post = condition_regions(model(), stations.data, num_regions=3, share=share)
@@ -300,6 +333,14 @@ def test_regions_in_files_that_say_nothing_of_a_share_are_exact(stations):
     plain = condition_regions(model(), stations.data, num_regions=3, share=MOST_UNEXPLAINED).division.to_plain()
     del plain["share"]
     assert Division.from_plain(model(), (stations.data.num_rows, stations.data.places.shape[1]), plain).share == 0.0
+
+
+def test_regions_in_files_that_do_not_say_where_their_points_are_answer_all_over_their_cells(stations):
+    plain = condition_regions(model(), stations.data, num_regions=3).division.to_plain()
+    del plain["cut_least"], plain["cut_most"]
+    cuts = Division.from_plain(model(), (stations.data.num_rows, stations.data.places.shape[1]), plain).cuts
+    assert_array_equal(cuts.least, cuts.lower)
+    assert_array_equal(cuts.most, cuts.upper)
 
 
 def test_a_share_is_left_out_where_exact_regions_would_take_long(stations, monkeypatch):

@@ -44,6 +44,31 @@ def test_islands_of_stations_with_nothing_between():
     assert_allclose(post.marginals(asked_times[-3:], at_sea).variance, 1.5, rtol=1e-3)
 
 
+def two_islands(rng):
+    """A small one, and a long one ten length scales away: the border between lies at the shore of the long one."""
+    return np.concatenate([rng.uniform(0, 1, (60, 2)), [10.0, 0.0] + rng.uniform(0, 1, (60, 2)) * [6.0, 1.0]])
+
+
+def coast(rng):
+    """Places along two sides of a square."""
+    along = rng.uniform(0, 40, 240)[:, None]
+    line = np.where(along < 20, along * [1.0, 0.0], [20.0, -20.0] + along * [0.0, 1.0])
+    return line + 0.3 * rng.normal(size=line.shape)
+
+
+@pytest.mark.parametrize(("shape", "num_regions"), [(two_islands, 4), (coast, 8)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_regions_have_no_say_at_places_that_they_have_not_seen(shape, num_regions, seed):
+    """Though these lie at their border: they had drawn the answers of those who know towards the mean, by up to a deviation."""
+    places = shape(np.random.default_rng(seed))
+    times, rows = series_of(places, np.arange(4.0))
+    post, off, ratio = held_to_dense(times, rows, np.full(len(places), 1.5), places + 0.05, num_regions)
+    assert post.num_regions == num_regions
+    assert np.abs(off).max() < 0.1
+    assert_allclose(ratio, 1.0, rtol=0.01)
+    assert post.seam().largest < 1.0
+
+
 @pytest.mark.parametrize("num_places", [3, 7])
 def test_a_region_with_three_places(num_places):
     rng = np.random.default_rng(2)

@@ -105,7 +105,20 @@ def test_rows_without_noise_and_rows_that_nearly_coincide_are_no_trouble(two_hal
     data = two_halves.data
     assert find_neighbourhoods(shared(noise=0.0), data) is None
     close = weft.Observations(data.row_times, 1e-9 * data.row_places, data.values)
-    assert find_neighbourhoods(shared(noise=1e-14), close) is None
+    rough = find_neighbourhoods(shared(noise=1e-14), close)
+    # What differs at places that are all one is noise, however far that is from what all were said to share.
+    assert 0.01 < 1e-14 * np.exp(np.median(rough.logarithms[:, -1])) < np.var(data.values)
+
+
+@pytest.mark.parametrize("noise", [1e-5, 1.0])
+def test_noise_that_differs_by_a_hundred_times_is_found_from_wherever_it_starts(noise):
+    made = Made(np.ones_like, lambda x: np.where(x < 6.0, 0.01, 1.0), seed=4)
+    found = find_neighbourhoods(shared(noise=noise), made.data)
+    learned = noise * np.exp(found.logarithms[:, -1])
+    quiet, loud = learned[found.centres[:, 0] < 5.0], learned[found.centres[:, 0] > 7.0]
+    assert 0.3 < np.median(loud) < 1.5
+    assert np.median(quiet) < 0.1
+    assert np.median(loud) > 15 * np.median(quiet)
 
 
 def test_places_seen_again_and_again_have_a_noise_of_their_own_instead(two_halves, learned_at):

@@ -15,6 +15,10 @@ from scipy.spatial import cKDTree
 
 __all__ = ["Cuts", "Shares", "cut", "surroundings"]
 
+# How fast a cell's word loses weight further from the cell's points than it reaches, and how many times as far all cells count alike.
+_STEEPNESS = 8
+_FURTHEST = 1e3
+
 
 class Shares(NamedTuple):
     """Which cells have a say at which points, with which weight; the weights of a point sum to one."""
@@ -27,7 +31,7 @@ class Shares(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Cuts:
     """Boxes lower <= x < upper, endless where nothing lies beyond. `column` and `value` are the cuts, `below` and `above` what lies on
-    either side of each: another cut, or the cell -1 - c.
+    either side of each: another cut, or the cell -1 - c. From `least` to `most` are the points that each cell was made of.
     """
 
     column: Int[np.ndarray, " cut"]
@@ -36,6 +40,8 @@ class Cuts:
     above: Int[np.ndarray, " cut"]
     lower: Float[np.ndarray, "cell dim"]
     upper: Float[np.ndarray, "cell dim"]
+    least: Float[np.ndarray, "cell dim"]
+    most: Float[np.ndarray, "cell dim"]
 
     @property
     def num_cells(self) -> int:
@@ -61,15 +67,21 @@ class Cuts:
         return found
 
     def shares(self, points: Float[np.ndarray, "point dim"], reach: Float[np.ndarray, " cell"]) -> Shares:
-        """A partition of unity: a cell's weight falls smoothly from its border to nothing `reach` away; all are scaled to sum to one."""
+        """A partition of unity: a cell's weight falls smoothly from its border to nothing `reach` away; all are scaled to sum to one.
+
+        A border may lie far from the points of the cell, at sea between islands, and near those of another: further from its points than
+        it reaches a cell's word counts for little, but for something, since it may be that nobody knows more.
+        """
         widest = float(np.max(reach, initial=0.0))
         owners, cells, heights = [], [], []
         for cell, near in self._descend(points, widest):
-            left = 1.0 - self.distance(points[near], cell) / max(reach[cell], np.finfo(float).tiny)
+            far = max(reach[cell], np.finfo(float).tiny)
+            left = 1.0 - self.distance(points[near], cell) / far
             kept = left > 0
             owners.append(near[kept])
             cells.append(np.full(np.count_nonzero(kept), cell))
-            heights.append(smooth_step(left[kept]))
+            away = distance_to_box(points[near[kept]], self.least[cell], self.most[cell])
+            heights.append(smooth_step(left[kept]) * _trust(np.minimum(away, _FURTHEST * far) / far))
         owner, cell_number, height = (np.concatenate(parts) for parts in (owners, cells, heights))
         total = np.bincount(owner, weights=height, minlength=len(points))
         order = np.lexsort((cell_number, owner))
@@ -95,6 +107,11 @@ class Cuts:
             waiting.append((int(self.below[node]), inside[is_below]))
 
 
+def _trust(away: Float[np.ndarray, " _"]) -> Float[np.ndarray, " _"]:
+    """From 1 at 0 to a half at 1 and nearly nothing beyond, but never to nothing: weights are divided by their sum."""
+    return 1.0 / (1.0 + away**_STEEPNESS)
+
+
 def smooth_step(height: Float[np.ndarray, " _"]) -> Float[np.ndarray, " _"]:
     """From 0 at 0 to 1 at 1, level at both ends."""
     return height**2 * (3.0 - 2.0 * height)
@@ -118,6 +135,7 @@ def cut(points: Float[np.ndarray, "point dim"], num_cells: int) -> Cuts:
     above: list[int] = []
     lower: list[np.ndarray] = []
     upper: list[np.ndarray] = []
+    inner: list[tuple[np.ndarray, np.ndarray]] = []
     # Each entry: its points, how many cells they are to make, its box, and where to note what it became.
     waiting: list[tuple[np.ndarray, int, np.ndarray, np.ndarray, tuple[int, list[int]] | None]]
     waiting = [(np.arange(len(points)), num_cells, np.full(width, -np.inf), np.full(width, np.inf), None)]
@@ -128,6 +146,7 @@ def cut(points: Float[np.ndarray, "point dim"], num_cells: int) -> Cuts:
             number = -1 - len(lower)
             lower.append(least)
             upper.append(most)
+            inner.append((points[mine].min(axis=0), points[mine].max(axis=0)))
         else:
             number = len(column)
             column.append(split.column)
@@ -148,6 +167,8 @@ def cut(points: Float[np.ndarray, "point dim"], num_cells: int) -> Cuts:
         np.array(above, dtype=np.int64),
         np.array(lower),
         np.array(upper),
+        np.array([least for least, _ in inner]),
+        np.array([most for _, most in inner]),
     )
 
 

@@ -45,6 +45,9 @@ FEWEST_AROUND = 30
 # so unevenly dense that half of the regions are large, none of them sees much more.
 MOST_AROUND_GAPS = 4.0
 MOST_WORK_FOR_GAPS = 1.5
+# By how much more than the largest saw at first a region may come to see before all is cut anew: a matrix of twice as many rows takes
+# eight times the work.
+MOST_GROWN = 2.0
 # Regions by which the size of those with a share left out is guessed.
 PLACES_TRIED = 4
 # Points whose shares are looked up at a time.
@@ -59,11 +62,15 @@ SCHEMA: Schema = {
     "cut_above": Numbers(("cut",), whole=True),
     "cut_lower": Numbers(("region", "kept"), endless=True),
     "cut_upper": Numbers(("region", "kept"), endless=True),
+    "cut_least": Numbers(("region", "kept"), endless=True),
+    "cut_most": Numbers(("region", "kept"), endless=True),
     "depth": Numbers(("region",), least=0.0),
     "counts": Numbers(("region",), whole=True, least=1.0),
     "rows": Numbers(("seen",), whole=True, within="row"),
     "is_core": Numbers(("seen",), flags=True),
     "share": Numbers(least=0.0),
+    "num_points": Numbers(whole=True, least=0.0),
+    "largest": Numbers(whole=True, least=0.0),
 }
 
 
@@ -111,13 +118,32 @@ def in_turns(asked: Iterator[Asked], most_points: int) -> Iterator[list[Asked]]:
 class Division:
     """Regions, and who answers where: `cuts` are of places, or of places and times where hardly any place is seen twice.
 
-    `share` is what a region may leave unexplained of the field, by the noise variance; at 0 each is exact.
+    `share` is what a region may leave unexplained of the field, by the noise variance; at 0 each is exact. `num_points` were cut, of which
+    the region that saw most saw `largest`; 0 where that is not known.
     """
 
     nearness: Nearness
     cuts: Cuts
     regions: tuple[Region, ...]
     share: float = 0.0
+    num_points: int = 0
+    largest: int = 0
+
+    def outgrown(self, data: Observations) -> int | None:
+        """How many regions would be as large as they were made where one has come to see far more of `data`; None where none has.
+
+        Rows of a float come at the end of a series, and all of them in the few regions that end there.
+        """
+        if self.largest == 0:
+            return None
+        if self.nearness.with_times:
+            num_points, seen = data.num_rows, max(len(region.rows) for region in self.regions)
+        else:
+            place = np.asarray(data.grouping.place_of_row)
+            num_points, seen = len(data.places), max(len(np.unique(place[region.rows])) for region in self.regions)
+        if seen <= MOST_GROWN * self.largest:
+            return None
+        return -(-len(self.regions) * num_points // self.num_points)
 
     @property
     def reach(self) -> Float[np.ndarray, " region"]:
@@ -174,6 +200,8 @@ class Division:
             "rows": np.concatenate([region.rows for region in self.regions]),
             "is_core": np.concatenate([region.is_core for region in self.regions]),
             "share": self.share,
+            "num_points": self.num_points,
+            "largest": self.largest,
         }
 
     @classmethod
@@ -184,8 +212,9 @@ class Division:
             raise ValueError(f"its 'with_times' is {with_times!r}, not true or false")
         num_rows, width = shape
         sizes = {"row": num_rows, "coordinate": num_coordinates(model, with_times, width)}
-        # Files that say nothing of it have exact ones.
-        part = check_arrays(SCHEMA, {"share": 0.0, **plain}, sizes)
+        # Files that say nothing of it have exact ones; those that do not say where a core's points are have them all over its cell.
+        all_over = {"cut_least": plain.get("cut_lower"), "cut_most": plain.get("cut_upper")}
+        part = check_arrays(SCHEMA, {"share": 0.0, "num_points": 0, "largest": 0, **all_over, **plain}, sizes)
         cuts = Cuts(*(part[f"cut_{field.name}"] for field in dataclasses.fields(Cuts)))
         cuts.check()
         if part["counts"].sum() != sizes["seen"]:
@@ -201,7 +230,8 @@ class Division:
         )
         if any(np.any(np.diff(region.rows) <= 0) for region in regions):
             raise ValueError("its 'rows' are not in order")
-        return cls(Nearness(model, with_times, part["column"], part["scale"]), cuts, regions, float(part["share"]))
+        nearness = Nearness(model, with_times, part["column"], part["scale"])
+        return cls(nearness, cuts, regions, float(part["share"]), int(part["num_points"]), int(part["largest"]))
 
 
 def _by_region(shares: Shares) -> Iterator[Heard]:
@@ -266,15 +296,13 @@ def _divide_points(
     first_row = np.searchsorted(point_of_row[rows_in_order], np.arange(len(points) + 1))
     tree = cKDTree(points)
     more = _more_around_gaps(cuts, points) if with_times else np.ones(cuts.num_cells)
-    return Division(
-        nearness,
-        cuts,
-        tuple(
-            _region(points, core, round((size - len(core)) * factor), tree, rows_in_order, first_row)
-            for core, factor in zip(cores, more, strict=True)
-        ),
-        plan.share,
+    around = [round((size - len(core)) * factor) for core, factor in zip(cores, more, strict=True)]
+    regions = tuple(
+        _region(points, core, num_around, tree, rows_in_order, first_row)
+        for core, num_around in zip(cores, around, strict=True)
     )
+    largest = max(min(len(core) + num, len(points)) for core, num in zip(cores, around, strict=True))
+    return Division(nearness, cuts, regions, plan.share, len(points), largest)
 
 
 def _more_around_gaps(cuts: Cuts, points: Float[np.ndarray, "point dim"]) -> Float[np.ndarray, " cell"]:

@@ -471,7 +471,9 @@ class RegionalPosterior(Posterior):
     # --- more rows, other rows, files
 
     def update(self, more: Observations) -> "RegionalPosterior":
-        """Regions stay where they are; those that see a new row are conditioned again when next asked."""
+        """Regions stay where they are, until one of them has come to see twice as much as any did at first: then all is cut anew, into
+        more of them.
+        """
         check_problem(self.model, more)
         before = self._data
         data = concatenate_observations((before, more))
@@ -487,6 +489,12 @@ class RegionalPosterior(Posterior):
             order = np.argsort(rows, kind="stable")
             regions.append(Region(rows[order], is_core[order], region.depth))
         division = dataclasses.replace(self.division, regions=tuple(regions))
+        num_regions = division.outgrown(data)
+        if num_regions is not None:
+            division = divide(self.model, data, num_regions=num_regions, share=self.division.share)
+            logger.info(
+                "%d regions are %d now, so that none sees far more than they did", self.num_regions, num_regions
+            )
         return RegionalPosterior(self.model, division, data, engine=self.engine, with_rows=self._with_rows)
 
     def given_only(self, data: Observations) -> "RegionalPosterior":
