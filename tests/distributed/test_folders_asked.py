@@ -18,7 +18,7 @@ from weft.cli import main
 from weft.data.parts import PartsAlike
 from weft.distributed.on_dask import OnDask
 from weft.inference.on_disk import PosteriorOnDisk
-from weft.project import sample_file, score_file, update_file
+from weft.project import predict_file, sample_file, score_file, update_file
 from weft.space_time_gp import SpaceTimeGP
 
 pytest.importorskip("dask.dataframe")
@@ -92,6 +92,38 @@ def test_files_that_are_not_alike_are_answered_as_one_table(place, fitted, clien
     check_same(pd.read_parquet("out.parquet"), expected)
     assert main([verb, "model.weft", "rows", "-o", "out.csv", *more]) == 0
     assert list(pd.read_csv("out.csv").columns) == list(expected.columns)
+
+
+def test_files_some_of_which_have_an_index_are_one_table(tmp_path):
+    """Of rows in another order, or of what is a column elsewhere."""
+    table = TABLE.head(30)[["day", "x", "value"]].reset_index(drop=True)
+    order = np.random.default_rng(3).permutation(10)
+    table.iloc[:10].to_parquet(tmp_path / "a.parquet")
+    table.iloc[10:20].iloc[order].to_parquet(tmp_path / "b.parquet")
+    table.iloc[20:].set_index("day").to_parquet(tmp_path / "c.parquet")
+    table.iloc[:10].set_index("day", drop=False).to_parquet(tmp_path / "d.parquet")
+    files = PartsAlike(tmp_path)
+    found = pd.concat([files.read(part) for part in files.parts], ignore_index=True)
+    rows = [*range(10), *(10 + order), *range(20, 30), *range(10)]
+    pd.testing.assert_frame_equal(found, table.iloc[rows].reset_index(drop=True), check_dtype=False)
+    assert all(isinstance(files.read(part).index, pd.RangeIndex) for part in files.parts)
+    alike = PartsAlike(str(tmp_path / "b*.parquet"))
+    assert list(alike.read(alike.parts[0]).index) == list(10 + order)
+
+
+def test_workers_that_answer_ahead_are_stopped_where_an_answer_cannot_be_written(place, client, monkeypatch):
+    """While their client is there: later it could not tell them."""
+    given = []
+
+    def refuse(pieces, output) -> None:
+        given.append(pieces)
+        next(pieces)
+        raise ValueError("no room")
+
+    monkeypatch.setattr("weft.project.answers.write_pieces", refuse)
+    with pytest.raises(ValueError, match="no room"):
+        predict_file(MODEL, ROWS, pathlib.Path("out.csv"), (0.1,), "observation", client=client)
+    assert given[0].gi_frame is None
 
 
 def test_values_that_the_model_has_not_seen_are_said_of_the_folder(place, fitted, capsys, caplog):

@@ -85,6 +85,26 @@ def test_chunks_of_a_grid_are_answered_as_the_whole(fitted, verb):
     }
 
 
+@pytest.mark.parametrize("verb", QUESTIONS)
+def test_chunks_of_a_grid_of_latitudes_and_longitudes_are_answered_as_the_whole(verb):
+    """Its answers have a variable without dimensions, and its own variables are not cut alike."""
+    names = {"x": "lon", "y": "lat"}
+    gp = weft.SpaceTimeGP(
+        time="day", space=("lat", "lon", "height"), target="value", pseudo_points=4, max_iterations=1, progress=None
+    )
+    heights = np.random.default_rng(9).uniform(0, 3, (5, 3))
+    whole = grid().rename(names).assign(height=(("lon", "lat"), heights))
+    lazy = whole.chunk(day=3, lon=2).assign(height=whole["height"].chunk(lon=3))
+    gp.fit(whole.assign(value=whole["value"].fillna(0.5) * whole["lat"] + whole["height"]))
+    found = getattr(gp, verb)(lazy, **QUESTIONS[verb])
+    expected = getattr(gp, verb)(whole, **QUESTIONS[verb])
+    assert ("crs" in expected) == (verb != "fill")
+    xr.testing.assert_allclose(found.compute(), expected, rtol=1e-9)
+    assert {name: found[name].attrs for name in found.variables} == {
+        name: expected[name].attrs for name in expected.variables
+    }
+
+
 def test_workers_are_sent_the_model_packed(fitted, client, monkeypatch):
     """One that had to import weft on its arrival would read ahead meanwhile, and run out of memory."""
     asked = rows(24, seed=14)

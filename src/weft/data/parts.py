@@ -87,6 +87,13 @@ def _schema_of(part: Part) -> "pa.Schema":
         raise _damaged(part) from error
 
 
+def _index_of(part: Part) -> tuple[Any, ...]:
+    """The names of the index that a file has among its columns; of none where rows are only counted."""
+    about = _schema_of(part).pandas_metadata or {}
+    names = {column["field_name"]: column["name"] for column in about.get("columns", ())}
+    return tuple(names.get(level) for level in about.get("index_columns", ()) if isinstance(level, str))
+
+
 def read_part(
     part: Part, columns: Sequence[str] | None = None, *, types: "Mapping[str, pa.DataType] | None" = None
 ) -> "pd.DataFrame":
@@ -162,7 +169,8 @@ class PartsAlike:
     """Files that have rows, to be read one by one as parts of one table: with the columns of all, in one order, each of one type.
 
     Of files without rows it is the first. A type is that of all files that have the column, so that a column of whole numbers in some
-    and of others in the rest is one of numbers in all, and one that a file has no value of is what it is in the others.
+    and of others in the rest is one of numbers in all, and one that a file has no value of is what it is in the others. What is an index
+    in some files and not in others is a column of that name; one without a name only numbers their rows.
     """
 
     def __init__(self, path: str | os.PathLike[str]):
@@ -175,6 +183,7 @@ class PartsAlike:
                 found.setdefault(field.name, []).append(field.type)
         common = {name: _common_type(types) for name, types in found.items()}
         self._types = {name: kind for name, kind in common.items() if kind is not None}
+        self._is_indexed_alike = len({_index_of(part) for part in self.parts}) == 1
 
     @functools.cached_property
     def num_rows(self) -> int:
@@ -187,6 +196,9 @@ class PartsAlike:
         )
         has = None if columns is None else [name for name in wanted if name in names_of(part)]
         frame = read_part(part, has, types=self._types)
+        if not self._is_indexed_alike:
+            levels = [name for name in frame.index.names if name is not None and name not in frame.columns]
+            frame = frame.reset_index(levels).reset_index(drop=True)
         index = set(frame.index.names)
         frame = frame.reindex(columns=[name for name in wanted if name not in index])
         typed = {name: self._typed(frame[name], self._types[name]) for name in frame.columns if name in self._types}

@@ -4,7 +4,7 @@
 import itertools
 import os
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import numpy as np
@@ -49,8 +49,11 @@ def _open_zarr(path: pathlib.Path) -> Any:
         raise ValueError(f"{str(path)!r} is not a Zarr store, or it is damaged ({error})") from error
 
 
-def computed_in_order(answer: Any, client: Any) -> Iterator[Any]:
-    """The pieces of a lazy table one after another, a few of them computed ahead: rows of a frame, slices of a grid."""
+def computed_in_order(answer: Any, client: Any) -> Generator[Any, None, None]:
+    """The pieces of a lazy table one after another, a few of them computed ahead: rows of a frame, slices of a grid.
+
+    Whoever may stop before the last closes it, while the client is there: what runs ahead is cancelled.
+    """
     whole = list(_pieces(answer))
     pieces = iter(whole)
     ahead = 2 * max(1, num_workers(client))

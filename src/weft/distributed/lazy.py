@@ -100,7 +100,9 @@ def _on_chunks(
     dataset = as_dataset(given)
     looks_like = getattr(asked, verb)(_without_points(dataset), **options)
     chunks = {dim: dataset.chunks.get(dim, (size,)) for dim, size in dataset.sizes.items()}
-    computed = [name for name in looks_like.data_vars if name in replaced or name not in dataset.variables]
+    answers = [name for name in looks_like.data_vars if name in replaced or name not in dataset.variables]
+    # What has no dimension is the same of any points, as the description of a grid of latitudes and longitudes.
+    computed = [name for name in answers if looks_like[name].ndim]
     # Every answer is at all points, so one of them says over which dimensions a block reaches.
     along = [dim for dim in looks_like[computed[0]].dims if dim in dataset.sizes]
     model, answer = _in_graph(asked), delayed(_answer, pure=False)
@@ -127,7 +129,9 @@ def _on_chunks(
         return xr.DataArray(da.block(nested(())), dims=variable.dims, attrs=variable.attrs)
 
     def kept(name: Any) -> "xr.DataArray":
-        found = dataset[name].variable.copy(deep=False)
+        if name in answers:
+            return xr.DataArray(looks_like[name].variable)
+        found = dataset[name].variable.transpose(*looks_like[name].dims).copy(deep=False)
         found.attrs = dict(looks_like[name].attrs)
         return xr.DataArray(found)
 
@@ -139,9 +143,11 @@ def _on_chunks(
 
 
 def as_dataset(given: "xr.Dataset | xr.DataArray") -> "xr.Dataset":
+    """A grid as a Dataset whose variables are cut alike: stores are read in chunks that need not be."""
     import xarray as xr
 
-    return given.to_dataset(name=given.name or "value") if isinstance(given, xr.DataArray) else given
+    dataset = given.to_dataset(name=given.name or "value") if isinstance(given, xr.DataArray) else given
+    return dataset.unify_chunks()
 
 
 def chunks_of(dataset: "xr.Dataset") -> Iterator["xr.Dataset"]:

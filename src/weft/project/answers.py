@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A model's answers from file to file. Whatever can be refused is, before the long work; outputs are whole or absent."""
 
+import contextlib
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -53,8 +54,9 @@ def predict_file(
     gp = load_estimator(model)
     if is_dask_client(client) and places is None:
         asked = open_lazily(table, num_pieces=num_workers(client))
-        with tasks_shown("auto"):
-            write_pieces(computed_in_order(gp.predict(asked, quantiles=quantiles, of=of), client), output)
+        lazy = gp.predict(asked, quantiles=quantiles, of=of)
+        with tasks_shown("auto"), contextlib.closing(computed_in_order(lazy, client)) as pieces:
+            write_pieces(pieces, output)
         return
     tables = (
         tables_to_answer(table, output)
@@ -140,7 +142,8 @@ def fill_file(
         lazy = open_lazily(table, num_pieces=num_workers(client))
     with tasks_on(client), tasks_shown("auto"):
         if lazy is not None and (files is not None or has_rows(gp, lazy)):
-            write_pieces(counted(computed_in_order(gp.fill(lazy, of=of), client)), output)
+            with contextlib.closing(computed_in_order(gp.fill(lazy, of=of), client)) as pieces:
+                write_pieces(counted(pieces), output)
         elif files is not None:
             with unseen_said_once():
                 write_pieces(counted(gp.fill(asked, of=of) for asked in tables_to_answer(table, output)), output)
