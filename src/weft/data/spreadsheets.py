@@ -55,7 +55,7 @@ def read_workbook(path: pathlib.Path) -> "pd.DataFrame":
 
 
 def _refuse_side_by_side(tables: "dict[str, pd.DataFrame]", path: pathlib.Path) -> None:
-    """Sheets of the same columns are one table if their times differ, such as a sheet a month; of a sheet a station, names would be lost."""
+    """Sheets of the same columns are one table if their times differ, as of a sheet a month; of a sheet a station, names would be lost."""
     import pandas as pd
 
     if len(tables) == 1:
