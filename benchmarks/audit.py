@@ -9,6 +9,7 @@ rows that are listed in the table as it was too are counted apart, neither for n
 """
 
 import argparse
+import collections
 import json
 import pathlib
 import subprocess
@@ -23,7 +24,7 @@ import weft
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
 NUM_SINGLE, STUCK, COPIED, SHIFT = 12, 12, 30, 3
-CODE, FAHRENHEIT = -9999.0, "unit"
+CODE, FAHRENHEIT, COPIED_WORDS = -9999.0, "unit", "copied from another station"
 
 
 def stretch(name: str, column: str, first: str, last: str, most: int = 45) -> pd.DataFrame:
@@ -183,6 +184,11 @@ def measured(name: str, seed: int | None) -> dict:
     where = wrong.groupby(["time", "station"], sort=False).ngroup().to_numpy()
     twice = np.isin(where, where[fault == "twice"]) & (fault == "")
     listed = np.isin(where, where[twice & (cause != "")])
+    # So it is with two stations that report the same: where the values fit the copy better, nobody could tell.
+    copied = np.flatnonzero(fault == "copied")
+    same_value = wrong.groupby(["time", "value"], sort=False).ngroup().to_numpy()
+    source = (fault == "") & np.isin(same_value, same_value[copied]) & (cause == COPIED_WORDS)
+    either = collections.defaultdict(lambda: False, twice=listed, copied=np.isin(same_value, same_value[source]))
     return {
         "set": name,
         "seed": seed,
@@ -193,13 +199,15 @@ def measured(name: str, seed: int | None) -> dict:
         "kinds": {
             kind: {
                 "planted": int(np.sum(fault == kind)),
-                "found": int(np.sum((fault == kind) & ((cause != "") | (listed if kind == "twice" else False)))),
+                "found": int(np.sum((fault == kind) & ((cause != "") | either[kind]))),
                 "named": int(sum(words in cause[row] for row in np.flatnonzero(fault == kind))),
             }
             for kind, words in WORDS.items()
             if np.any(fault == kind)
         },
-        "listed": {int(row): str(cause[row]) for row in np.flatnonzero((cause != "") & (fault == "") & ~twice)},
+        "listed": {
+            int(row): str(cause[row]) for row in np.flatnonzero((cause != "") & (fault == "") & ~twice & ~source)
+        },
         "num_listed": len(found),
     }
 

@@ -22,6 +22,7 @@ from weft.data.clock import UNIT_SECONDS, Clock, learn_clock
 from weft.data.files import read_table, write_table
 from weft.data.inspect import Guess, guess_columns
 from weft.data.tables import as_table
+from weft.data.time_parts import time_column
 from weft.project import Settings, survey_file
 
 LONG = """date,lat,lon,tmax
@@ -708,3 +709,145 @@ def test_coordinates_of_points_in_metres_are_space() -> None:
     )
     said = str(weft.survey(table.assign(OBJECTID=[1, 2, 3], value=[1.5, 2.5, 3.5])))
     assert "'POINT_X' and 'POINT_Y' are named like coordinates and large, so in metres" in said
+
+
+GERMAN = "Datum;geoBreite;geoLänge;Höhe;Temperatur (°C)\n01.01.2020;47,5;8,5;310;1,5\n13.01.2020;47,25;9,5;410;-2,5\n"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said"), [("cp1252", "as Windows-1252"), ("utf-16", "as UTF-16"), ("utf-8-sig", None)]
+)
+def test_text_as_excel_saves_it_elsewhere(folder, caplog, encoding, said) -> None:
+    (folder / "export.csv").write_bytes(GERMAN.encode(encoding))
+    with caplog.at_level(logging.INFO, logger="weft"):
+        found = survey_file(Settings(table="export.csv"), advised=True)
+    assert columns_of(found) == ("Datum", ("geoLänge", "geoBreite", "Höhe"), "Temperatur (°C)")
+    assert column(found, "Temperatur (°C)") == [1.5, -2.5]
+    assert (said is None and not caplog.messages) or any(said in message for message in caplog.messages)
+
+
+def test_an_accent_far_down_a_file_is_read_too(folder) -> None:
+    rows = "".join(f"2020-01-01,Alder,{k}\n" for k in range(30_000))
+    (folder / "long.csv").write_bytes(f"date,name,value\n{rows}2020-01-01,Zürich,1\n".encode("cp1252"))
+    assert read_table("long.csv")["name"].iloc[-1] == "Zürich"
+
+
+@pytest.mark.parametrize(
+    ("names", "times"),
+    [
+        # Day first, month first as the counts of a pandemic had it, as R writes these, months, and what pandas makes of datetimes.
+        (["30/01/2020", "31/01/2020", "01/02/2020"], ["2020-01-30", "2020-01-31", "2020-02-01"]),
+        (["1/22/20", "1/23/20", "2/1/20"], ["2020-01-22", "2020-01-23", "2020-02-01"]),
+        (["X1.22.20", "X1.23.20", "X2.1.20"], ["2020-01-22", "2020-01-23", "2020-02-01"]),
+        # Only one of the two ways has columns in the order of time.
+        (["1/2/20", "2/2/20", "1/3/20"], ["2020-02-01", "2020-02-02", "2020-03-01"]),
+        (["Jan-20", "Feb-20", "Mar-20"], ["2020-01-01", "2020-02-01", "2020-03-01"]),
+        (["2020 Q1", "2020 Q2", "2020 Q3"], ["2020-01-01", "2020-04-01", "2020-07-01"]),
+        (["2020-01-01 00:00:00", "2020-01-01 06:00:00", "2020-01-01 12:00:00"], None),
+        (["2018 [YR2018]", "2019 [YR2019]", "2020 [YR2020]"], [2018, 2019, 2020]),
+    ],
+)
+def test_columns_named_like_dates_are_rows_however_these_are_written(folder, names, times) -> None:
+    text = f"site,lat,lon,{','.join(names)}\nA,47,8,1,2,3\nB,48,9,4,5,6\n"
+    found = surveyed(folder, "wide.csv", text)
+    time = found.settings.options["time"]
+    assert found.settings.options["target"] == "value"
+    read = pd.Series(found.table.column(time))
+    expected = pd.Series(times if times is not None else names)
+    expected = expected if time == "year" else pd.to_datetime(expected)
+    assert read.drop_duplicates().tolist() == expected.tolist()
+    assert pd.Series(column(found, "value"))[read == expected.iloc[0]].tolist() == [1, 4]
+
+
+def test_columns_named_like_dates_of_either_order_are_refused(folder, capsys) -> None:
+    (folder / "wide.csv").write_text("site,lat,lon,1/1/20,2/1/20,3/1/20\nA,47,8,1,2,3\nB,48,9,4,5,6\n")
+    said = refusal(capsys, "init", "wide.csv")
+    assert "'1/1/20'" in said
+    assert "%d-%m-%y" in said
+    assert "name them like 2020-03-27" in said
+
+
+def test_a_buoys_file_with_units_behind_a_sign_for_comments(folder) -> None:
+    rows = "".join(f"2020 01 {day:02d} 07 {10 * day:02d} {5 + day}.1 11.{day} 12.{day}\n" for day in range(1, 6))
+    found = surveyed(folder, "buoy.txt", f"#YY  MM DD hh mm WSPD ATMP WTMP\n#yr  mo dy hr mn m/s  degC degC\n{rows}")
+    assert found.settings.options["time"] == "YY,MM,DD,hh,mm"
+    times = time_column(found.table, "YY,MM,DD,hh,mm")
+    assert "WTMP" in found.table.names
+    assert times.tolist() == [pd.Timestamp(2020, 1, day, 7, 10 * day) for day in range(1, 6)]
+
+
+def test_years_and_days_of_the_year_without_a_word_for_time(folder) -> None:
+    assert columns_of(surveyed(folder, "a.csv", "yyyy,jday,lat,lon,temp\n2020,5,47,8,1.5\n2020,6,47,9,2.5\n"))[0] == (
+        "yyyy,jday"
+    )
+
+
+def test_days_in_digits_and_numbers_of_stations_under_any_name(folder) -> None:
+    rows = "".join(f"{site:6d};202002{day:02d};{day}.5;{site % 3}.5\n" for day in range(1, 29) for site in (44, 52, 71))
+    where = "Stations_id;Stationshoehe;geoBreite;geoLaenge\n44;44;52.93;8.24\n52;46;53.66;10.2\n71;759;48.22;8.98\n"
+    found = surveyed(folder, "klima.txt", f"STATIONS_ID;MESS_DATUM;SOUID;TMK\n{rows}", places=where)
+    assert columns_of(found) == ("MESS_DATUM", ("geoLaenge", "geoBreite", "Stationshoehe"), "TMK")
+
+
+@pytest.mark.parametrize(("name", "unit"), [("timestamp", "us"), ("timestamp", "ns"), ("dt", "s")])
+def test_instants_since_1970_in_any_unit(name, unit) -> None:
+    times = pd.date_range("2020-03-27", periods=4, freq="h")
+    ticks = pd.Series(times.to_numpy().astype(f"datetime64[{unit}]").astype(np.int64))
+    clock = learn_clock(ticks, name)
+    assert clock.kind == "epoch"
+    assert clock.unit == "hours"
+    assert clock.restore(clock.numbers(ticks, name)).tolist() == ticks.tolist()
+
+
+def test_separators_at_the_ends_of_all_lines_are_no_columns(folder, caplog) -> None:
+    with caplog.at_level(logging.INFO, logger="weft"):
+        found = surveyed(folder, "ends.csv", LONG.replace("\n", ",,\n"))
+    assert list(found.table.names) == ["date", "lat", "lon", "tmax"]
+    assert any("without a name or a value" in message for message in caplog.messages)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "USC1,20200201,TMAX,3,,,7\nUSC1,20200202,TMAX,4,,,7\n",
+        "# climate explorer\n# tmax\n" + "".join(f"{year} 1.5 2.5 3.5 4.5\n" for year in range(1950, 1960)),
+    ],
+)
+def test_numbers_alone_have_no_names(folder, capsys, text) -> None:
+    (folder / "bare.txt").write_text(text)
+    assert "has no names of columns" in refusal(capsys, "init", "bare.txt")
+
+
+def test_sheets_that_go_on_with_each_other_are_one_table(folder, caplog, capsys) -> None:
+    def workbook(*sheets: tuple[str, int, int]) -> None:
+        book = openpyxl.Workbook()
+        book.remove(book.active)
+        for title, month, value in sheets:
+            sheet = book.create_sheet(title)
+            sheet.append(["date", "lat", "lon", "tmax"])
+            for day in range(1, 4):
+                sheet.append([pd.Timestamp(2020, month, day).to_pydatetime(), 47.5, -122.0, value + day])
+        book.create_sheet("remarks").append(["by hand"])
+        book.save("months.xlsx")
+
+    workbook(("January", 1, 0), ("February", 2, 10))
+    with caplog.at_level(logging.INFO, logger="weft"):
+        table = read_table("months.xlsx")
+    assert table["tmax"].tolist() == [1, 2, 3, 11, 12, 13]
+    assert any("'January', 'February'; passed over 'remarks'" in message for message in caplog.messages)
+    # A sheet a station: which is which is said nowhere else.
+    workbook(("Alder", 1, 0), ("Birch", 1, 10))
+    said = refusal(capsys, "init", "months.xlsx")
+    assert "'Alder', 'Birch'" in said
+    assert "a column that says" in said
+
+
+def test_dates_of_excel_above_columns(folder) -> None:
+    book = openpyxl.Workbook()
+    book.active.append(["site", "lat", "lon", *(pd.Timestamp(2020, 1, day).to_pydatetime() for day in (1, 2, 3))])
+    for site, lat in (("A", 47.5), ("B", 48.5)):
+        book.active.append([site, lat, 8.5, 1.0, 2.0, 3.0])
+    book.save("wide.xlsx")
+    found = survey_file(Settings(table="wide.xlsx"), advised=True)
+    assert found.settings.options["time"] == "time"
+    assert found.table.num_rows == 6

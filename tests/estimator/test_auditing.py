@@ -158,6 +158,20 @@ def test_a_level_that_changes_for_good_is_a_jump() -> None:
     assert set(np.arange(0, 38) * 5 + 4) <= set(found[1].rows)
 
 
+def test_a_mountain_above_the_fog_in_winter_has_not_jumped() -> None:
+    rng = np.random.default_rng(4)
+    days = np.arange(200)
+    errors = rng.normal(size=(len(days), 6))
+    # Half a year of a wave ends elsewhere than it began; a jump of the same size does so at once.
+    errors[:, 2] += 2.5 * np.cos(np.pi * days / len(days))
+    errors[90:, 4] += 4.0
+    series, trusted = series_of(errors), np.ones(errors.size, dtype=bool)
+    years = np.repeat(days / 365.25, 6)
+    assert [int(each.rows[0]) % 6 for each in jumped(series, errors.ravel(), trusted, 1.0)] == [2, 4]
+    (found,) = jumped(series, errors.ravel(), trusted, 1.0, years)
+    assert found.rows[0] == 90 * 6 + 4
+
+
 def test_a_place_observed_twice_keeps_the_row_that_fits() -> None:
     values = np.array([1.0, 5.0, 2.0, 2.0, 3.0] + [4.0] * 40)
     place, times = np.array([0, 0, 1, 1, 1] + [2] * 40), np.array([0.0, 0.0, 0.0, 0.0, 1.0, *range(40)])

@@ -43,10 +43,10 @@ _YEARS = (1800, 2200)
 # Days as Excel counts them, and those of the years 1938 to 2119; taken for such in a column that is named like a date.
 _EXCEL_ORIGIN, _EXCEL_DAYS = "1899-12-30", (14_000, 80_000)
 _EPOCH = np.datetime64("1970-01-01", "s")
-# Seconds since then as computers count them, of the years 1973 to 2100, and thousandths of them; taken for such in a column that is named
+# Seconds since then as computers count them, of the years 1973 to 2100, and parts of them; taken for such in a column that is named
 # like a time.
 _EPOCH_SECONDS = (1e8, 4.1e9)
-_EPOCH_WORDS = frozenset({"time", "timestamp", "date", "datetime", "epoch", "unix"})
+_EPOCH_WORDS = frozenset({"time", "timestamp", "date", "datetime", "epoch", "unix", "dt"})
 # Weeks start on Monday; the epoch was a Thursday.
 _FIRST_MONDAY = np.datetime64("1969-12-29", "s")
 
@@ -78,7 +78,7 @@ class Clock:
     """How one column's times become numbers.
 
     `kind` is what the column held: "datetime", "date", "text", "yyyymmdd" (whole numbers such as 20180707), "digits" (others that spell
-    a time, such as 201807, in `text_format`), "excel" (days since 1899), "epoch" (seconds or, by `resolution`, thousandths of them since
+    a time, such as 201807, in `text_format`), "excel" (days since 1899), "epoch" (seconds or, by `resolution`, parts of them since
     1970) or "number".
     Numbers are elapsed `unit`s since `origin` (UTC where there is a time zone), or the column's own for kind "number".
     `time_step` puts times at the start of their step: of the local day or week where it is a day or more, else of
@@ -458,15 +458,18 @@ def _counts_as_excel(column: "pd.Series", name: str) -> bool:
 
 
 def _epoch_unit(column: "pd.Series", name: str) -> str | None:
-    """What a column of whole numbers counts since 1970, "s" or "ms"; None where it does not."""
+    """What a column of whole numbers counts since 1970, "s", "ms", "us" or "ns"; None where it does not."""
     values = column.to_numpy(dtype=np.float64)
     is_named = bool(set(re.split(r"[^a-z]+", name.lower())) & _EPOCH_WORDS)
     if not is_named or len(values) == 0 or np.any(values != np.rint(values)):
         return None
     lowest, highest = _EPOCH_SECONDS
-    ways = {"s": 1.0, "ms": 1000.0}
     return next(
-        (unit for unit, ticks in ways.items() if values.min() >= lowest * ticks and values.max() <= highest * ticks),
+        (
+            unit
+            for unit, ticks in _TICKS_PER_SECOND.items()
+            if values.min() >= lowest * ticks and values.max() <= highest * ticks
+        ),
         None,
     )
 

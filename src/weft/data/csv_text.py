@@ -10,12 +10,12 @@ import logging
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
 
-from weft.data.headers import BLANKS, Header, find_header, is_names, refuse_repeated
+from weft.data.headers import BLANKS, Header, find_header, is_names, is_number, refuse_repeated
 from weft.data.number_text import LEADING_ZERO, MISSING_WORDS, is_missing_word
 
 if TYPE_CHECKING:
@@ -42,12 +42,58 @@ def read_csv(path: pathlib.Path) -> "pa.Table":
 
     Numbers become numbers, with decimal commas too where commas do not separate; times stay text, exactly as written,
     and so do codes such as 007. Blanks around column names are left out. Lines above the header and a line of units below
-    it are passed over, and said.
+    it are passed over, and said. Text is in UTF-8, or else in UTF-16 or Windows-1252, as Excel saves it, which is said too.
     """
+    try:
+        return _read_text(_Text(path))
+    except _OtherEncodingError:
+        return _read_text(_Text(path, _as_utf8(path)))
+
+
+class _OtherEncodingError(Exception):
+    """The text is not in UTF-8."""
+
+
+class _Text(NamedTuple):
+    """A text file, or what it holds in UTF-8 where it is written otherwise."""
+
+    path: pathlib.Path
+    recoded: bytes | None = None
+
+    def open(self) -> Any:
+        return _open(self.path) if self.recoded is None else io.BytesIO(self.recoded)
+
+    def for_arrow(self) -> "pathlib.Path | pa.BufferReader":
+        import pyarrow as pa
+
+        return self.path if self.recoded is None else pa.BufferReader(self.recoded)
+
+
+def _as_utf8(path: pathlib.Path) -> bytes:
+    """Text that is not in UTF-8, in UTF-8. One that is so in part is refused: read otherwise, that part would be spoiled."""
+    with _open(path) as file:
+        raw = file.read()
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "UTF-16"
+    else:
+        encoding = "Windows-1252"
+        lost = raw.decode("utf-8", errors="replace")
+        if re.search("[^\x00-\x7f\ufffd]", lost):
+            raise ValueError(f"{str(path)!r} has text in UTF-8 and text that is not; save all of it as UTF-8")
+    try:
+        text = raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{str(path)!r} has text that is not UTF-8; save it as UTF-8") from error
+    logger.info("%r is not in UTF-8; it was read as %s", str(path), encoding)
+    return text.encode()
+
+
+def _read_text(text: _Text) -> "pa.Table":
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
-    head = _read_head(path)
+    path = text.path
+    head = _read_head(text)
     header = find_header(head)
     _say_what_is_passed_over(header, path)
     separator = "\t" if header.separator == BLANKS else header.separator
@@ -71,7 +117,7 @@ def read_csv(path: pathlib.Path) -> "pa.Table":
     def read(**more: Any) -> "pa.Table":
         odd.clear()
         convert = arrow_csv.ConvertOptions(decimal_point=decimal_point, null_values=_nulls(), **more)
-        source = _tabs_for_blanks(path) if header.separator == BLANKS else path
+        source = _tabs_for_blanks(text) if header.separator == BLANKS else text.for_arrow()
         if names_again:
             source = _named_once(source, header.num_above)
         return arrow_csv.read_csv(source, read_options=above, parse_options=parse, convert_options=convert)
@@ -82,28 +128,27 @@ def read_csv(path: pathlib.Path) -> "pa.Table":
             names_again = True
             logger.info("%r has the names of its columns among its rows, passed over: %d lines", str(path), count)
             table = read(column_types=types)
-        _refuse_odd(odd, table.num_columns, separator, path)
+        _refuse_odd(odd, table.num_columns, separator, text)
         # A column of nothing but words for "no value" may be one of flags.
         changed = [
             field.name for field in table.schema if pa.types.is_temporal(field.type) or pa.types.is_null(field.type)
         ]
         whole = [field.name for field in table.schema if pa.types.is_integer(field.type)]
-        if whole and _may_hold_codes(path, separator):
+        if whole and _may_hold_codes(text, separator):
             as_text = read(include_columns=whole, column_types={name: pa.string() for name in whole})
             changed += [name for name in whole if _has_codes(as_text.column(name))]
         if changed:
             table = read(column_types=types | {name: pa.string() for name in changed})
     except pa.ArrowInvalid as error:
         if "invalid UTF8" in str(error):
-            raise ValueError(f"{str(path)!r} has text that is not UTF-8; save it as UTF-8") from error
+            raise _OtherEncodingError from error
         raise ValueError(f"{str(path)!r} is not a table: {_first_line(error)}") from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"{str(path)!r} is not a table: it is not text in UTF-8") from error
+        raise _OtherEncodingError from error
+    if any(pa.types.is_binary(field.type) for field in table.schema):
+        raise _OtherEncodingError
     table = _without_empty_rows(table.rename_columns([_bare(name) for name in table.column_names]), path)
-    for field in table.schema:
-        if pa.types.is_binary(field.type):
-            raise ValueError(f"{str(path)!r} has text that is not UTF-8 in column {field.name!r}; save it as UTF-8")
-    return table
+    return _without_nameless(table, path)
 
 
 def _nulls() -> list[str]:
@@ -119,11 +164,12 @@ def _bare(name: str) -> str:
     return name.strip().strip('"').strip()
 
 
-def _refuse_odd(odd: Sequence[tuple[int, str]], num_columns: int, separator: str, path: pathlib.Path) -> None:
+def _refuse_odd(odd: Sequence[tuple[int, str]], num_columns: int, separator: str, source: _Text) -> None:
     """Pass over remarks at the end of a file, and say so; refuse other lines of another length than the names have."""
     if not odd:
         return
-    with _open(path) as file:
+    path = source.path
+    with source.open() as file:
         end = file.read().rstrip().decode("utf-8", errors="replace").splitlines()[-len(odd) :]
     remarks = [text.strip() for _, text in odd]
     are_words = all(width == 1 and _REMARK.fullmatch(text.strip()) for width, text in odd)
@@ -171,6 +217,21 @@ def _named_once(source: "pathlib.Path | pa.BufferReader", num_above: int) -> "pa
     return pa.BufferReader(
         b"".join(line for number, line in enumerate(lines) if number <= first or line.strip() != names)
     )
+
+
+def _without_nameless(table: "pa.Table", path: pathlib.Path) -> "pa.Table":
+    """Columns without a name, where several are, hold nothing: separators at the ends of rows. Otherwise they are refused."""
+    import pyarrow.compute as pc
+
+    nameless = [k for k, name in enumerate(table.column_names) if not name]
+    if len(nameless) < 2:
+        return table
+    for k in nameless:
+        texts = pc.utf8_trim_whitespace(pc.cast(table.column(k), "string"))
+        if pc.any(pc.not_equal(pc.fill_null(texts, ""), "")).as_py():
+            refuse_repeated(table.column_names, path)
+    logger.info("%r has %d columns without a name or a value, left out", str(path), len(nameless))
+    return table.select([k for k in range(table.num_columns) if k not in nameless])
 
 
 def _without_empty_rows(table: "pa.Table", path: pathlib.Path) -> "pa.Table":
@@ -236,12 +297,15 @@ def _open(path: pathlib.Path) -> Any:
     return gzip.open(path) if path.name.lower().endswith(".gz") else path.open("rb")
 
 
-def _read_head(path: pathlib.Path) -> str:
+def _read_head(source: _Text) -> str:
+    path = source.path
     try:
-        with _open(path) as file:
+        with source.open() as file:
             raw = file.read(_SNIFFED_CHARACTERS)
     except (gzip.BadGzipFile, EOFError) as error:
         raise ValueError(f"{str(path)!r} is not a gzipped file, or it is cut short") from error
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise _OtherEncodingError
     if b"\x00" in raw:
         raise ValueError(
             f"{str(path)!r} is not a table: it holds binary data, or text that is not UTF-8; save it as UTF-8"
@@ -283,10 +347,10 @@ def _from_header(head: str, header: Header) -> str:
     return body
 
 
-def _tabs_for_blanks(path: pathlib.Path) -> "pa.BufferReader":
+def _tabs_for_blanks(source: _Text) -> "pa.BufferReader":
     import pyarrow as pa
 
-    with _open(path) as file:
+    with source.open() as file:
         return pa.BufferReader(b"\n".join(b"\t".join(line.split()) for line in file))
 
 
@@ -298,16 +362,21 @@ def _sniff(head: str, separator: str, path: pathlib.Path) -> tuple[list[str], st
         lines[:-1] if len(lines) > 1 and len(head) > _SNIFFED_CHARACTERS // 2 else lines, delimiter=separator
     )
     names = next(rows)
-    spoiled = [name for name in names if "\ufffd" in name]
-    if spoiled:
-        raise ValueError(f"{str(path)!r} has a column name that is not UTF-8 (like {spoiled[0]!r}); save it as UTF-8")
+    if any("\ufffd" in name for name in names):
+        raise _OtherEncodingError
     sample = [row for row in itertools.islice(rows, _SNIFFED_ROWS) if row != names]
     if not is_names(names) and sample and any(any(field.strip() for field in row) for row in sample):
         raise ValueError(
             f"{str(path)!r} has no names of columns: its first line is {separator.join(names)[:60]!r}; write a line of names "
             f"above it, such as {separator.join(['date', 'lat', 'lon', 'value'])!r}"
         )
-    refuse_repeated([_bare(name) for name in names], path)
+    bare = [_bare(name) for name in names]
+    if len(set(bare)) < len(bare) and any(is_number(name) for name in bare):
+        raise ValueError(
+            f"{str(path)!r} has no names of columns, it seems: its first line is {separator.join(names)[:60]!r}; write a line of names "
+            "above it"
+        )
+    refuse_repeated([name for name in bare if name], path)
     columns = {name: [row[k].strip() for row in sample if k < len(row)] for k, name in enumerate(names)}
     texts = [
         name
@@ -331,14 +400,14 @@ def _are_decimals(values: Sequence[str], point: str) -> bool:
     )
 
 
-def _may_hold_codes(path: pathlib.Path, separator: str) -> bool:
+def _may_hold_codes(source: _Text, separator: str) -> bool:
     """Whether the bytes of a value such as 007 are anywhere in the file; it need not be one, inside quotes say.
 
     A pass over bytes, which costs a fraction of reading the table.
     """
     # Whatever a block ends with is looked at again with the next, from before its last value.
     rest = b"\n"
-    with _open(path) as file:
+    with source.open() as file:
         while block := file.read(_SCANNED_BYTES):
             text = rest + block
             if _has_code(text, separator):

@@ -4,6 +4,7 @@
 import collections
 import csv
 import dataclasses
+import itertools
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
@@ -121,12 +122,14 @@ def _found(lines: Sequence[str]) -> Header:
         # Names, and data with a field more: a remark above names of columns has names below it.
         return Header(plain, 0)
     found = [header for separator in (*_SEPARATORS, BLANKS) if (header := _below(lines, separator)) is not None]
-    # The separator that makes most fields; of equals, the first.
-    return max(found, key=lambda pair: pair[0])[1] if found else Header(plain, 0)
+    # The separator that makes most fields and leaves names; of equals, the first.
+    return max(found, key=lambda each: each[:2])[2] if found else Header(plain, 0)
 
 
-def _below(lines: Sequence[str], separator: str) -> tuple[int, Header] | None:
-    """How many columns this separator makes, and the header: the first line from which on lines have as many fields."""
+def _below(lines: Sequence[str], separator: str) -> tuple[bool, int, Header] | None:
+    """Whether there are names, how many columns this separator makes, and the header: the first line from which on lines have as many
+    fields.
+    """
     rows = _rows(lines, separator)
     spoken = [(fields, line) for fields, line in rows if any(fields) and not fields[0].lstrip().startswith(_COMMENT)]
     width = _mode([len(fields) for fields, _ in spoken[len(spoken) // 2 :]])
@@ -140,14 +143,14 @@ def _below(lines: Sequence[str], separator: str) -> tuple[int, Header] | None:
     above = [row[0] for row in rows if row[1] < line and any(row[0])]
     said = separator.join(above[0]).strip() if above else ""
     if is_names(fields):
-        return width, Header(separator, line, said, has_units=_has_units([row for row, _ in spoken[start:]]))
-    # NumPy writes the names behind a sign for comments.
-    behind = [field.strip() for field in above[-1]] if above and above[-1][0].lstrip().startswith(_COMMENT) else []
-    behind[:1] = [behind[0].lstrip("#%/").strip()] if behind else []
-    names = [name for name in behind if name]
-    if len(names) == width and is_names(names):
-        return width, Header(separator, line, said, tuple(names))
-    return None
+        return True, width, Header(separator, line, said, has_units=_has_units([row for row, _ in spoken[start:]]))
+    # NumPy writes the names behind a sign for comments, and buoys a line of units below them.
+    commented = itertools.takewhile(lambda row: row[0].lstrip().startswith(_COMMENT), reversed(above))
+    for behind in itertools.islice(commented, 2):
+        names = [name for name in (behind[0].lstrip("#%/").strip(), *(field.strip() for field in behind[1:])) if name]
+        if len(names) == width and len(set(names)) == width and is_names(names):
+            return True, width, Header(separator, line, said, tuple(names))
+    return False, width, Header(separator, line, said)
 
 
 def _rows(lines: Sequence[str], separator: str) -> list[tuple[list[str], int]]:

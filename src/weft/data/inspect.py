@@ -3,6 +3,7 @@
 
 import dataclasses
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, final
 
@@ -41,9 +42,11 @@ __all__ = [
 ]
 
 _SAMPLE_ROWS = 2000
-_TIME_WORDS = ("time", "date", "datetime", "timestamp", "day", "hour", "month", "year", "t")
+_TIME_WORDS = ("time", "date", "datetime", "timestamp", "day", "hour", "month", "year", "t", "dt")
+# Whole numbers of so many digits that all spell a time do so by no accident; of fewer they may.
+_FEWEST_DIGITS = 8
 _STATION_WORDS = frozenset(
-    {"station", "site", "sensor", "stationid", "siteid", "location", "gauge", "buoy", "well", "id"}
+    {"station", "site", "sensor", "stationid", "siteid", "location", "gauge", "buoy", "well", "id", "stn", "staid"}
 )
 _TARGET_WORDS = ("value", "target", "y", "observation", "obs", "measurement", "response")
 _MINUTE_WORDS = frozenset({"min", "mins", "minute", "minutes"})
@@ -388,7 +391,19 @@ def _guess_time(
         found = "a number" if _is_numeric(column) else _clock_or_objection(column, name, time_format)
         if isinstance(found, Clock):
             return Guess((name,), f"column {name!r} holds {_kind_words(found)}"), None
-    return None, objections[0] if objections else None
+    return joined or _guess_digits(columns), objections[0] if objections else None
+
+
+def _guess_digits(columns: "dict[str, pd.Series]") -> Guess | None:
+    """A column of numbers such as 20180707, whatever it is called."""
+    for name, column in columns.items():
+        values = column.dropna() if _is_numeric(column) else column[:0]
+        found = "too few digits"
+        if len(values) and values.min() >= 10 ** (_FEWEST_DIGITS - 1) and values.nunique() > 1:
+            found = _clock_or_objection(values, name, None)
+        if isinstance(found, Clock) and found.kind in ("yyyymmdd", "digits"):
+            return Guess((name,), f"column {name!r} holds {_kind_words(found)}")
+    return None
 
 
 def _time_rank(name: str) -> int | None:
@@ -412,7 +427,7 @@ def _kind_words(clock: Clock) -> str:
         "yyyymmdd": "whole numbers like 20180707",
         "digits": f"whole numbers like {clock.text_format}",
         "excel": "days as Excel counts them, of which 43831 is 2020-01-01",
-        "epoch": "seconds since 1970, or thousandths of them",
+        "epoch": "seconds since 1970, or parts of them",
         "number": "plain numbers",
         "date": "dates",
         "datetime": "times",
@@ -542,6 +557,8 @@ def _guess_station(columns: "dict[str, pd.Series]", where: "Sequence[pd.Series]"
 
 def _guess_target(free: Sequence[str], columns: "dict[str, pd.Series]") -> Guess | None:
     varying = [name for name in free if columns[name].nunique() > 1] or list(free)
+    # Numbers that name something are measured by nobody.
+    varying = [name for name in varying if not name.lower().endswith("id")] or varying
     for word in _TARGET_WORDS:
         for name in varying:
             if name.lower() == word:
@@ -559,7 +576,9 @@ def _guess_target(free: Sequence[str], columns: "dict[str, pd.Series]") -> Guess
 
 
 def _words(name: str) -> set[str]:
-    lower = str(name).lower()
+    """What a name is made of, in small letters without accents, with and without digits."""
+    letters = unicodedata.normalize("NFKD", str(name).lower())
+    lower = "".join(letter for letter in letters if not unicodedata.combining(letter))
     return set(re.split(r"[^a-z]+", lower)) | set(re.split(r"[^a-z0-9]+", lower))
 
 

@@ -25,8 +25,13 @@ _KIND_WORDS = frozenset(
 _MOST_KINDS = 30
 _FEWEST_TIMES = 3
 _MOST_ROWS_ABOVE = 20
-# R puts an X before a name that begins with a digit.
-_TIME_NAME = re.compile(r"[Xx]?(?P<date>\d{4}([-./_]?\d{2}([-./_]?\d{2})?)?)")
+# R puts an X before a name that begins with a digit, and points for what else no name of its own may have; the World Bank says years twice.
+_TIME_NAME = re.compile(r"[Xx]?(?P<date>\d{4}([-./_]?\d{2}([-./_]?\d{2}([ T]\d{2}:\d{2}(:\d{2})?)?)?)?)( \[YR\d{4}\])?")
+_OTHER_DATE = re.compile(
+    r"[Xx]?(\d{1,2}[-./ ]\d{1,2}[-./ ]\d{2}(\d{2})?|[A-Za-z]{3,9}[-./_ ]?\d{2}(\d{2})?|\d{4}[- .]?Q[1-4])"
+)
+# Whatever separates their parts.
+_DATES_AS_NAMES = ("%d-%m-%Y", "%m-%d-%Y", "%d-%m-%y", "%m-%d-%y", "%b-%Y", "%B-%Y", "%b-%y", "%b%Y", "%b%y", "%B%Y")
 
 
 @final
@@ -116,6 +121,8 @@ def _with_numbers(frame: "pd.DataFrame") -> "pd.DataFrame":
 def _of_times(table: Table) -> list[str]:
     """Columns that are named like times, where most columns of numbers are."""
     found = [name for name in table.names if _TIME_NAME.fullmatch(name.strip()) and _year_of(name) is not None]
+    if not found:
+        found = [name for name in table.names if _OTHER_DATE.fullmatch(name.strip())]
     return found if len(found) >= _FEWEST_TIMES and 2 * len(found) >= len(table.names) - len(found) else []
 
 
@@ -132,24 +139,52 @@ def _times_apart(table: Table, value: str, notes: list[str]) -> "pd.DataFrame | 
     names = _of_times(table)
     if not names:
         return None
+    read = _read_names(names)
+    if read is None:
+        return None
     frame = _as_pandas(table)
     others = [name for name in frame.columns if name not in names]
-    digits = {name: re.sub(r"\D", "", name) for name in names}
-    are_years = all(len(text) == 4 for text in digits.values())
+    are_years = not any(isinstance(time, pd.Timestamp) for time in read.values())
     time = _free(_YEAR if are_years else _TIME, others)
     value = _free(value, others)
     long = frame.melt(id_vars=others, value_vars=list(names), var_name=time, value_name=value)
-    texts = long[time].map(digits)
-    form = {4: "%Y", 6: "%Y%m", 8: "%Y%m%d"}
-    if are_years:
-        long[time] = texts.astype(np.int64)
-    else:
-        read = {text: pd.to_datetime(text, format=form[len(text)]) for text in texts.unique()}
-        long[time] = texts.map(read)
+    long[time] = long[time].map(read)
     notes.append(
         f"{len(names):,} columns named like times ({names[0]!r} to {names[-1]!r}) became rows: {time!r} and {value!r}"
     )
     return long
+
+
+def _read_names(names: list[str]) -> "dict[str, Any] | None":
+    """The time that each column is named after: a whole number where it is a year, else a timestamp; None where some are none.
+
+    Columns come in the order of time, which mostly tells 1/2/20 in January from one in February.
+    """
+    import pandas as pd
+
+    dates = [match["date"] for name in names if (match := _TIME_NAME.fullmatch(name.strip()))]
+    if len(dates) == len(names):
+        digits = [re.sub(r"\D", "", date) for date in dates]
+        if all(len(text) == 4 for text in digits):
+            return {name: int(text) for name, text in zip(names, digits, strict=True)}
+        form = {4: "%Y", 6: "%Y%m", 8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+        return {name: pd.to_datetime(text, format=form[len(text)]) for name, text in zip(names, digits, strict=True)}
+    bare = pd.Series([re.sub(r"^[Xx](?=\d)", "", name.strip()) for name in names])
+    if bare.str.contains("Q").all():
+        return dict(
+            zip(names, pd.PeriodIndex(bare.str.replace(r"[- .]", "", regex=True), freq="Q").to_timestamp(), strict=True)
+        )
+    plain = bare.str.replace(r"[-./_ ]", "-", regex=True)
+    ways = {way: pd.to_datetime(plain, format=way, errors="coerce") for way in _DATES_AS_NAMES}
+    read = {way: times for way, times in ways.items() if not times.isna().any()}
+    in_order = {way: times for way, times in read.items() if times.is_monotonic_increasing} or read
+    apart = {way: times for way, times in in_order.items() if not times.equals(next(iter(in_order.values())))}
+    if apart:
+        both = " and ".join(repr(way) for way in (next(iter(in_order)), next(iter(apart))))
+        raise ValueError(
+            f"columns such as {names[0]!r} and {names[1]!r} are named like times, which can be read as {both}; name them like 2020-03-27"
+        )
+    return None if not in_order else dict(zip(names, next(iter(in_order.values())), strict=True))
 
 
 def _parts_apart(table: Table, value: str, notes: list[str]) -> "pd.DataFrame | None":

@@ -10,6 +10,7 @@ antimeridian nor a weak spot at the poles.
 
 import dataclasses
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, final
 
@@ -42,9 +43,20 @@ __all__ = [
 
 EARTH_RADIUS_KM = 6371.0088  # the mean radius (2 a + b) / 3 of WGS 84
 _NARROW_RADIUS_KM = 1000.0
-_LONGITUDE_WORDS = frozenset({"lon", "long", "lng", "longitude", "longitud", "decimallongitude"})
-_LATITUDE_WORDS = frozenset({"lat", "latitude", "latitud", "decimallatitude"})
-HEIGHT_WORDS = frozenset({"elevation", "elev", "altitude", "alt", "height", "dem", "z"})
+# Also as weather services of other countries name them, without accents.
+_LONGITUDE_WORDS = frozenset(
+    {"lon", "long", "lng", "longitude", "longitud", "longitudine", "decimallongitude"}
+    | {"lange", "laenge", "langengrad", "laengengrad", "geolange", "geolaenge", "lengtegraad"}
+)
+_LATITUDE_WORDS = frozenset(
+    {"lat", "latitude", "latitud", "latitudine", "decimallatitude"}
+    | {"breite", "breitengrad", "geobreite", "breedtegraad"}
+)
+HEIGHT_WORDS = frozenset(
+    {"elevation", "elev", "altitude", "alt", "height", "dem", "z", "altitud", "altitudine", "quota", "hoogte"}
+    | {"hohe", "hoehe", "stationshohe", "stationshoehe", "meereshohe", "meereshoehe"}
+)
+_EASTING_WORDS, _NORTHING_WORDS = {"easting", "eastings", "rechtswert"}, {"northing", "northings", "hochwert"}
 _PLANE = ("x", "y")
 # What may stand beside x and y in a name.
 _PLANE_WORDS = frozenset(
@@ -453,8 +465,8 @@ def find_lon_lat(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def find_easting_northing(names: Sequence[str]) -> tuple[str, str] | None:
-    eastings = [name for name in names if _words(name) & {"easting", "eastings"}]
-    northings = [name for name in names if _words(name) & {"northing", "northings"}]
+    eastings = [name for name in names if _words(name) & _EASTING_WORDS]
+    northings = [name for name in names if _words(name) & _NORTHING_WORDS]
     return (eastings[0], northings[0]) if len(eastings) == len(northings) == 1 else None
 
 
@@ -486,7 +498,9 @@ def _unit_of(column: str, scale: float) -> str:
 
 
 def _words(name: str) -> set[str]:
-    return set(re.split(r"[^a-z]+", str(name).lower()))
+    """What a name is made of, in small letters without accents."""
+    letters = unicodedata.normalize("NFKD", str(name).lower())
+    return set(re.split(r"[^a-z]+", "".join(letter for letter in letters if not unicodedata.combining(letter))))
 
 
 def _learn_geography(values: Mapping[str, Float[np.ndarray, " row"]]) -> Geography | None:

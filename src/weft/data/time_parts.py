@@ -5,7 +5,7 @@ A time in parts is named by its columns, separated by commas: "year,month,day". 
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Counted", "find_counted", "find_time_parts", "time_column"]
 
 _PARTS = {
-    "year": frozenset({"year", "yyyy", "yr"}),
+    "year": frozenset({"year", "yyyy", "yy", "yr"}),
     "month": frozenset({"month", "mo", "mon", "mm"}),
     "day of the year": frozenset({"doy", "yday", "dayofyear", "jday"}),
     "quarter": frozenset({"quarter", "qtr"}),
@@ -27,7 +27,7 @@ _PARTS = {
     "day": frozenset({"day", "dy", "dd", "dom"}),
     "date": frozenset({"date"}),
     "hour": frozenset({"hour", "hr", "hh"}),
-    "minute": frozenset({"minute", "minutes", "mi"}),
+    "minute": frozenset({"minute", "minutes", "mi", "mn"}),
     "clock": frozenset({"time", "clock"}),
 }
 _LIMITS = {
@@ -69,6 +69,7 @@ _COUNTED: dict[str, tuple[tuple[set[int], ...], tuple[tuple[str, ...], ...]]] = 
     "hour": ((set(range(24)), set(range(1, 25))), (("date",), ("year", "month", "day"))),
 }
 _NUMBERED = re.compile(r"([A-Za-z]{0,6})[ _]?0*(\d{1,2})")
+_TWO_DIGITS = re.compile(r"\s*\d{1,2}\s*")
 _CLOCK = re.compile(r"\s*(\d{1,2}):?(\d{2})(?::(\d{2})(?:\.\d*)?)?\s*")
 
 
@@ -77,7 +78,7 @@ def time_column(table: Table, time: str) -> "pd.Series":
     names = time_columns(table.names, time)
     if names == (time,):
         return table.column(time)
-    roles = dict(zip((_role(name) for name in names), names, strict=True))
+    roles = {role: name for name, role in _roles(names).items()}
     if (
         None in roles
         or len(roles) != len(names)
@@ -94,9 +95,8 @@ def time_column(table: Table, time: str) -> "pd.Series":
 def find_time_parts(columns: "Mapping[str, pd.Series]") -> tuple[str, ...] | None:
     """The columns that make a time together, by their names and contents, or None. A year alone is a time by itself."""
     found: dict[str, str] = {}
-    for name, column in columns.items():
-        role = _role(name)
-        if role is not None and role not in found and _may_be(role, column):
+    for name, role in _roles(columns).items():
+        if role is not None and role not in found and _may_be(role, columns[name]):
             found[role] = name
     for whole in _WHOLES:
         if all(part in found for part in whole):
@@ -149,6 +149,14 @@ def _known_wholes() -> set[tuple[str, ...]]:
     return {tuple(part for part in _PARTS if part in whole) for whole in _WHOLES}
 
 
+def _roles(names: Iterable[str]) -> dict[str, str | None]:
+    """Which part of a time each column is by its name; of mm beside MM, as buoys have them, the minute."""
+    found = {name: _role(name) for name in names}
+    if found.get("mm") == "month" and list(found.values()).count("month") > 1:
+        found["mm"] = "minute"
+    return found
+
+
 def _role(name: str) -> str | None:
     words = set(re.split(r"[^a-z]+", name.lower()))
     return next((part for part, known in _PARTS.items() if words & known), None)
@@ -157,7 +165,7 @@ def _role(name: str) -> str | None:
 def _may_be(role: str, column: "pd.Series") -> bool:
     import pandas as pd
 
-    present = column[column.notna()]
+    present = _without_zeros(column[column.notna()])
     if not len(present):
         return False
     if role == "date":
@@ -171,6 +179,14 @@ def _may_be(role: str, column: "pd.Series") -> bool:
     values = present.to_numpy(dtype=np.float64)
     lowest, highest = _LIMITS[role]
     return bool(np.all((values == np.rint(values)) & (values >= lowest) & (values <= highest)))
+
+
+def _without_zeros(column: "pd.Series") -> "pd.Series":
+    """Parts written as 07 as numbers; times of a clock such as 0730 as they are."""
+    texts = column.unique()
+    if not len(texts) or not all(isinstance(text, str) and _TWO_DIGITS.fullmatch(text) for text in texts):
+        return column
+    return column.astype(np.int64)
 
 
 def _is_of_days(column: "pd.Series") -> bool:
@@ -196,6 +212,7 @@ def _joined(columns: "Mapping[str, pd.Series]", names: Mapping[str, str]) -> "pd
     import pandas as pd
 
     num_rows = len(next(iter(columns.values())))
+    columns = {part: column if part == "date" else _without_zeros(column) for part, column in columns.items()}
     columns = {part: _numbered(column) if part == "month" else column for part, column in columns.items()}
     whole = {
         part: _whole_numbers(columns[part], part, names[part])

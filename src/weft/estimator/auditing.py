@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from weft.data.clock import UNIT_SECONDS
 from weft.data.missing import far_from_others, is_missing_code
 from weft.data.tables import Table, distinct_rows
 from weft.estimator.columns import Measurements, read_measurements
@@ -183,6 +184,14 @@ def _series(fitted: Fitted, rows: Measurements, place: Int[np.ndarray, " row"]) 
     return Series.of(np.arange(rows.num_rows), place, fitted.translation.times(rows), np.asarray(rows.values))
 
 
+def _years(fitted: Fitted, rows: Measurements) -> Float[np.ndarray, " row"] | None:
+    """Times in years; None where they are plain numbers."""
+    clock = fitted.translation.clock
+    if clock.kind == "number":
+        return None
+    return fitted.translation.times(rows) * (UNIT_SECONDS[clock.unit] / UNIT_SECONDS["years"])
+
+
 def _screened(fitted: Fitted, rows: Measurements, place: Int[np.ndarray, " row"]) -> Screened:
     translation = fitted.translation
     where = translation.places(rows)[:, : translation.num_space]
@@ -312,7 +321,7 @@ def _judge(
     stations: list[Suspicion] = []
     for _ in range(_MOST_STATIONS):
         whole = _without_station(fitted, rows, place, wrong)
-        suspects = _suspect_stations(series, values, whole, wrong, ~has_cause, look.apart)
+        suspects = _suspect_stations(series, values, whole, wrong, ~has_cause, look.apart, _years(fitted, rows))
         known = {place[each.rows[0]] for each in stations}
         suspects = [each for each in suspects if place[each.rows[0]] not in known]
         if not suspects:
@@ -478,11 +487,12 @@ def _suspect_stations(
     wrong: Bool[np.ndarray, " row"],
     open_to_doubt: Bool[np.ndarray, " row"],
     apart: Float[np.ndarray, " row"],
+    years: Float[np.ndarray, " row"] | None,
 ) -> list[Suspicion]:
     """Stations whose dates seem shifted or whose level seems to jump, by what the others say; the clearest first.
 
     `open_to_doubt` are rows that are not known to have another fault. Rows that merely disagree are: what jumps far does. `apart` is how
-    far each is from its neighbours by their medians.
+    far each is from its neighbours by their medians, `years` are times, where they are dates.
     """
     # A station's level of its own is no news, and what others cannot know of it hides what changes.
     level = np.empty(len(values))
@@ -490,7 +500,7 @@ def _suspect_stations(
     at_level = _as_wide_as_errors(_Expected(whole.mean + level, whole.sd), values, ~wrong)
     worth = following_worth(series, at_level.z(values), ~wrong)
     dated = shifted(series, _by_other_stations(series, values, at_level), worth)
-    levels = jumped(series, (values - whole.mean) / at_level.sd, open_to_doubt, worth)
+    levels = jumped(series, (values - whole.mean) / at_level.sd, open_to_doubt, worth, years)
     levels = [each for each in levels if _has_jumped_itself(each, series, values - whole.mean, apart)]
     return sorted((*dated, *levels), key=lambda each: -each.log_odds)
 

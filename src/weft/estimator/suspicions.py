@@ -300,13 +300,18 @@ def _worth(correlation: float) -> float:
 
 
 def jumped(
-    series: Series, residual: Float[np.ndarray, " row"], trusted: Bool[np.ndarray, " row"], worth: float
+    series: Series,
+    residual: Float[np.ndarray, " row"],
+    trusted: Bool[np.ndarray, " row"],
+    worth: float,
+    years: Float[np.ndarray, " row"] | None = None,
 ) -> list[Suspicion]:
     """Stations whose level changes for good against what the others say: moved, recalibrated, or another instrument.
 
     `residual` is each row's value less what other stations expect, in deviations. Errors of following times go together, so the
     standard error is that of as many independent ones as they are worth, here or in all the table. The side that is farther from the
-    others is the wrong one.
+    others is the wrong one. Where rows are told in `years`, what a wave of a year says as well is no jump: a mountain is above the fog in
+    winter only.
     """
     found, places = [], np.unique(series.place)
     for place in places:
@@ -323,7 +328,7 @@ def jumped(
         before, after = each[:split].mean(), each[split:].mean()
         rest = each - np.where(np.arange(len(each)) < split, before, after)
         spread = float(np.sqrt(np.mean(rest**2)))
-        if spread == 0.0:
+        if spread == 0.0 or (years is not None and _is_seasonal(each, float(rest @ rest), years[series.row[own]])):
             continue
         least = min(worth, _worth(float(np.mean(rest[1:] * rest[:-1])) / spread**2))
         error = spread * np.sqrt((1 / split + 1 / (len(each) - split)) / least)
@@ -335,6 +340,14 @@ def jumped(
             word = "jump: another level " + ("from here on" if later else "up to here")
             found.append(Suspicion(rows, word, float(special.erfc(z / np.sqrt(2))), z**2 / 2))
     return found
+
+
+def _is_seasonal(each: Float[np.ndarray, " some"], left: float, years: Float[np.ndarray, " some"]) -> bool:
+    """Whether a wave of a year leaves no more of a station's errors than a jump does, squared; both are told by three numbers."""
+    angles = 2 * np.pi * years
+    wave = np.stack([np.ones(len(each)), np.sin(angles), np.cos(angles)], axis=1)
+    beside = each - wave @ np.linalg.lstsq(wave, each, rcond=None)[0]
+    return float(beside @ beside) <= left
 
 
 def observed_twice(series: Series, misfit: Float[np.ndarray, " row"]) -> list[Suspicion]:
