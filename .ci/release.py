@@ -187,7 +187,7 @@ def checklist(pythons: list[str], only: str | None, *, publish: bool) -> None:
         wheel, sdist = build(made / "dist")
         check_contents(wheel, sdist)
         if only is None and len(pythons) == 1:
-            print(f"  --  there is one Python here that weft allows, {pythons[0]}: others are not tried", flush=True)
+            print(f"  --  the wheel is tried with one Python alone: {pythons[0]}", flush=True)
         for number, python in enumerate(pythons if only is None else ()):
             try_wheel(wheel, python, made / str(number))
         if publish:

@@ -62,7 +62,7 @@ def test_texts_of_a_release_agree(
 def test_the_oldest_and_the_newest_python_are_tried(
     scripts: tuple[ModuleType, ModuleType], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """pyenv puts a name on the path for each version it keeps, and only that of the chosen one runs."""
+    """A name on the path stands for each version that pyenv keeps, and only that of the chosen one runs."""
     _, release = scripts
 
     def program(path: pathlib.Path, *, status: int) -> str:
