@@ -8,6 +8,7 @@ commit that is tagged v<version>, the last step uploads what was checked.
 """
 
 import argparse
+import os
 import pathlib
 import re
 import shutil
@@ -29,6 +30,8 @@ STRAY = re.compile(r"__pycache__|\.pyc$|\.weft$|\.parquet$|\.DS_Store|\.ipynb_ch
 # Names that conda-forge spells otherwise.
 ON_CONDA = {"matplotlib": "matplotlib-base"}
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# What a tutorial may show beside weft; what needs it is not tried here (the tests do).
+BESIDE = "import blackjax"
 
 
 class Failed(Exception):
@@ -122,24 +125,41 @@ def try_wheel(wheel: pathlib.Path, python: str, folder: pathlib.Path) -> None:
     spoken = run(binaries / "python", "--version").strip()
     # By the wheel's own name: the repository may have moved on meanwhile.
     require(run(binaries / "weft", "--version", cwd=work).strip() == wheel.name.split("-")[1], f"installed on {spoken}")
-    page = (ROOT / "docs" / "start.md").read_text(encoding="utf-8")
-    code = ""
-    for kind, text in BLOCK.findall(page):
-        if kind == "python":
-            code += text
-            run(binaries / "python", "-c", code, cwd=work)
-            continue
-        for line in text.splitlines():
-            if line.startswith("$ weft "):
-                run(binaries / "weft", *line.removeprefix("$ weft ").split(), cwd=work)
+    try_page(ROOT / "docs" / "start.md", binaries, work)
     require((work / "model.weft").exists(), f"the first page's commands and code work on {spoken}")
+    tutorials = sorted((ROOT / "docs" / "tutorials").glob("[!i]*.md"))
+    for page in tutorials:
+        place = work / page.stem
+        place.mkdir()
+        for data in (ROOT / "docs" / "data").glob("*.csv"):
+            shutil.copy(data, place)
+        try_page(page, binaries, place)
+    require(True, f"the code of {len(tutorials)} tutorials works on {spoken}")
     run(binaries / "weft", "demo", "--output", work / "demo", cwd=work)
     require((work / "demo" / "report.html").exists(), f"weft demo works on {spoken}")
 
 
+def try_page(page: pathlib.Path, binaries: pathlib.Path, work: pathlib.Path) -> None:
+    """Type what a page says, in that order: lines that begin with `$ weft`, and Python, which remembers what came before."""
+    code = ""
+    for kind, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+        if kind == "python" and BESIDE not in text:
+            code += text
+        for line in text.splitlines():
+            if kind == "console" and line.startswith("$ weft "):
+                # What the page's Python writes may be what the command reads.
+                run(binaries / "python", "-c", code, cwd=work)
+                run(binaries / "weft", *line.removeprefix("$ weft ").split(), cwd=work)
+    run(binaries / "python", "-c", code, cwd=work)
+
+
 def pythons_here() -> list[str]:
-    """The oldest and the newest that are allowed and found."""
-    found = [name for minor in range(11, 30) if _runs(name := f"python3.{minor}")]
+    """The oldest and the newest that are allowed and found, on the path or among those that pyenv keeps beside each other."""
+    kept = pathlib.Path(os.environ.get("PYENV_ROOT", pathlib.Path.home() / ".pyenv")) / "versions"
+    found = []
+    for minor in range(11, 30):
+        names = [f"python3.{minor}", *(str(path / "bin" / "python") for path in sorted(kept.glob(f"3.{minor}.*")))]
+        found += [name for name in names if _runs(name)][:1]
     return sorted({found[0], found[-1]}, key=found.index) if found else [sys.executable]
 
 
@@ -166,6 +186,8 @@ def checklist(pythons: list[str], only: str | None, *, publish: bool) -> None:
         made = pathlib.Path(folder)
         wheel, sdist = build(made / "dist")
         check_contents(wheel, sdist)
+        if only is None and len(pythons) == 1:
+            print(f"  --  the wheel is tried with one Python alone: {pythons[0]}", flush=True)
         for number, python in enumerate(pythons if only is None else ()):
             try_wheel(wheel, python, made / str(number))
         if publish:

@@ -76,7 +76,7 @@ def beside_peer(results: dict) -> list[str]:
         "|---|---|---|---|---|---|",
     ]
     for name, found in results.items():
-        ours, peer = found["weft"], found["gpboost"]
+        ours, peer = found["weft"], found.get("gpboost", {"failure": "not run"})
         pairs = [pair_of(ours["scores"])]
         cells = [pairs[0], seconds_of(ours)]
         if "failure" in peer:

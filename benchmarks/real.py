@@ -6,7 +6,7 @@
 A tenth of the rows is held out at random. Every set is cut so that a run takes minutes; what was cut is part of the
 result. weft runs with its defaults and the transform that its command line chooses. `--peer` names a Python with
 gpboost, which gets the same rows, coordinates and transform, its own defaults (Vecchia, Matern in space-time) and so
-many seconds.
+many seconds; without it, what it did before with the same rows and transform is kept beside weft's new figures.
 Results go to benchmarks/results/real.json and real.md after each set, beside those of sets run before.
 """
 
@@ -140,6 +140,14 @@ def run_peer(
         return json.loads(done.stdout.strip().splitlines()[-1])
 
 
+def peer_before(earlier: dict | None, found: dict) -> dict | None:
+    """What GPBoost did with these rows and this transform, and when, if it ever did."""
+    same = ("num_train", "num_test", "transform")
+    if earlier is None or "gpboost" not in earlier or any(earlier[name] != found[name] for name in same):
+        return None
+    return {"circumstances": earlier["circumstances"], **earlier["gpboost"]}
+
+
 def as_markdown(results: dict) -> str:
     """One line a set: standardised RMSE, standardised mean negative log density, CRPS, coverage and seconds."""
     lines = [
@@ -205,6 +213,9 @@ def main() -> None:
         }
         if arguments.peer is not None:
             found["gpboost"] = run_peer(arguments.peer, name, train, test, transform, arguments.limit)
+            found["gpboost"]["circumstances"] = found["circumstances"]
+        elif peer := peer_before(results.get(name), found):
+            found["gpboost"] = peer
         results[name] = found
         print(as_markdown({name: found}).splitlines()[2], flush=True)
         write_results("real", results)

@@ -59,6 +59,29 @@ def test_texts_of_a_release_agree(
         release.check_texts(final=True)
 
 
+def test_the_oldest_and_the_newest_python_are_tried(
+    scripts: tuple[ModuleType, ModuleType], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name on the path stands for each version that pyenv keeps, and only that of the chosen one runs."""
+    _, release = scripts
+
+    def program(path: pathlib.Path, *, status: int) -> str:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\nexit {status}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    monkeypatch.setenv("PATH", str(tmp_path / "shims"))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    assert release.pythons_here() == [sys.executable]
+    for minor, status in ((11, 0), (12, 127), (13, 127)):
+        program(tmp_path / "shims" / f"python3.{minor}", status=status)
+    assert release.pythons_here() == ["python3.11"]
+    for version in ("3.10.9", "3.11.7", "3.12.1", "3.13.0"):
+        newest = program(tmp_path / "versions" / version / "bin" / "python", status=0)
+    assert release.pythons_here() == ["python3.11", newest]
+
+
 def test_hooks_before_a_commit_are_what_ci_runs() -> None:
     hooks = [
         hook

@@ -109,53 +109,57 @@ def _timed(phase: Phase, *, anew: bool = False) -> Callable[[Callable[Taken, Ans
 
 @final
 class SpaceTimeGP(Options):
-    """A Gaussian process of space and time, fitted to a table and answering with tables.
+    """A Gaussian process of space and time: it is fitted to a table, and predicts tables.
 
     Columns, by name:
 
-    - `time`; a time may be in several, `("year", "month", "day")`. `time_format` ("%d/%m/%Y", as in `strptime`) says how text spells times
-      where that is not plain. `time_step` ("1D", "6h") puts times on a regular step; "auto" does where nearly every row has a time of
-      its own and times decide the cost, on one of a tenth of the usual time between two rows of a place (`binning_`); None never does.
-    - `space`: longitude and latitude (or easting and northing) are measured in kilometres, others in their standard deviations; one of
-      text, categories or yes and no says of which kind a place is, and each kind has a field of its own, as alike as is learned.
-    - `target`; several, `("tmin", "tmax")`, tell of each other wherever they go together (`only` has each of them). Values that are
-      `missing`, such as -9999, mean there is none. `units` are written to gridded output.
-    - `covariates` have linear effects, those of text, categories or yes and no an effect for each level, shrunk as far as levels are
-      alike; `{"ndvi": "local"}` lets a slope vary in space (`slopes`). Covariates that vary in time make every row a place of its own,
-      with weights of rows x pseudo-points x 8 bytes.
-    - `noise_variance` (of the transformed target), `exposure`, `trials`, `lower` and `upper`, of each row. A table to predict may lack
-      these: its rows then have no noise of their own, exposure 1, one trial and no limits.
-    - `area`, of areas that rows are means over, empty at places; `areas` says what they are: a file of polygons named by that column, or
-      a table of points (or its file).
+    - `time`: one column, or several such as `("year", "month", "day")`. `time_format` ("%d/%m/%Y", as in `strptime`) says how times
+      are written, where that is not clear. `time_step` ("1D", "6h") rounds times to a regular step. With "auto" they are rounded
+      where nearly every row has a different time and distinct times decide the cost: to a tenth of the usual time between two rows
+      of a place (`binning_`). With None they never are.
+    - `space`: longitude and latitude, or easting and northing, are measured in kilometres, other columns in their standard
+      deviations. One column may be a category (text, categories, yes and no): each kind of place then has its own field, and how
+      similar the fields are is learned.
+    - `target`: one column, or several such as `("tmin", "tmax")`, which help to predict each other (`only` gives one of them).
+      Values listed in `missing`, such as -9999, count as missing. `units` are written to gridded output.
+    - `covariates` have linear effects. Categories have an effect for each level, drawn towards each other as far as levels are
+      alike. With `{"ndvi": "local"}` a slope varies in space (`slopes`). Covariates that vary in time make every row a place of its
+      own, which takes rows x pseudo-points x 8 bytes of memory.
+    - `noise_variance` (of the transformed target), `exposure`, `trials`, `lower` and `upper` are columns with a value for each row.
+      A table to predict may lack them: its rows then have no extra noise, exposure 1, one trial and no limits.
+    - `area`: the column that names the area that a row is the mean of; empty for rows at a place. `areas` says what the areas are:
+      a file of polygons that have this property, or a table of points, or its file.
 
     The model:
 
-    - `likelihood`: "gaussian", "student_t", "poisson", "negative_binomial", ... or an object. `transform` of the target: "log", "log1p",
-      "sqrt", "fourth_root", "logit"; it is then standardised where the likelihood allows, and answers come back in its own units.
-    - `components`: "auto" starts from a slow and a fast one and keeps what small blocks of the table ask for and rows and places
-      left out gain by (a local component, rougher ones, seasons, levels of places); or some of "slow", "fast", "local", "yearly",
-      "weekly", "daily". `seasonality`: "yearly", "weekly", "daily", lengths such as "12h", numbers of time units; each is one more.
-    - `kernel` overrules components: a `weft.Separable` or a sum of them to start from, in these units: kilometres and deviations, the
-      times' unit (days for daily data), a target of variance 1.
-    - `habits`: what places have of their own besides the field: "auto" looks for "level", "noise" and "shift" (dates off by whole
-      steps) and learns the tails of predictions from hidden rows, each kept where left-out rows gain, see `habits_`; or some of
-      these; or None. `place_offsets` gives each place a level of its own where there are fewer pseudo-points than places and it makes
-      a difference.
-    - `pseudo_points`: "auto" (every place up to 150 distinct ones, which is exact; else up to 100 a component, placed
-      greedily; fewer where the series is very long), a count (k-means), None for exact, or a matrix or
-      `weft.FourierFeatures` in the scaled coordinates. `power`: 0 is the variational bound, 1 FITC.
-    - `regions`: "auto" lets regions of a wide table answer, blended without seams, where the pseudo-points of one model would leave too
-      much unexplained beside the noise (`regions_` lists them): each exactly or, where that takes long, up to a twentieth of the noise;
-      a number asks for so many, None for one model.
+    - `likelihood`: "gaussian", "student_t", "poisson", "negative_binomial", ... or an object. `transform` of the target: "log",
+      "log1p", "sqrt", "fourth_root", "logit". The target is then standardised where the likelihood allows; predictions are in its
+      own units.
+    - `components`: some of "slow", "fast", "local", "yearly", "weekly", "daily"; or "auto", which starts from a slow and a fast
+      one, tries others (a local one, rougher ones, seasons, levels of places) on small blocks of the table, and keeps those that
+      improve the prediction of left-out rows and places. `seasonality` adds seasons: "yearly", "weekly", "daily", a length such as
+      "12h", or a number of time units.
+    - `kernel` replaces components: a `weft.Separable`, or a sum of them, where learning starts. Its units are kilometres (standard
+      deviations for other columns), the unit of time (days for daily data), and a target of variance 1.
+    - `habits`: how single places differ from the field for good: some of "level", "noise" and "shift" (dates off by whole steps),
+      None, or "auto", which keeps those that improve the prediction of left-out rows (`habits_`). With habits, the tails of
+      predictions are learned from hidden rows too. `place_offsets` gives each place a constant level where there are fewer
+      pseudo-points than places and it makes a difference.
+    - `pseudo_points`: a count (placed by k-means), None for an exact model, a matrix or `weft.FourierFeatures` in the scaled
+      coordinates, or "auto": every place if there are at most 150, which is exact, else up to 100 for each component, placed
+      greedily, and fewer where the series is very long. `power`: 0 is the variational bound, 1 FITC.
+    - `regions`: a number, None for a single model, or "auto", which cuts a wide map into regions where the pseudo-points of one
+      model would leave out too much compared with the noise (`regions_` lists them). Each is exact or, where that takes long,
+      leaves out up to a twentieth of the noise variance; predictions change smoothly from one to the next.
 
     The work:
 
-    - `learning_rows`: "auto" learns parameters from small parts of the table, each modelled exactly, where all of it would take long
-      (with covariates from stretches of the series); a number from about so many rows, None from all; predictions always use all rows.
-    - `max_iterations` of the search for parameters, the `engine` for linear algebra, and the `seed` of whatever is drawn.
-    - `progress`: "auto" is a line that changes, or one a minute in the log; "bar", "log" or None.
+    - `learning_rows`: about how many rows parameters are learned from, None for all, or "auto": small parts of the table, each
+      modelled exactly, where all of it would take long (with covariates, stretches of the series). Predictions always use all rows.
+    - `max_iterations` of the search for parameters, the `engine` for linear algebra, and the `seed` of random numbers.
+    - `progress`: "bar", "log", None, or "auto": a line that changes on a terminal, else one a minute in the log.
 
-    `timings_` say what fitting and every question since took, by phase: seconds of the processors, seconds on the clock, memory.
+    `timings_` says how long the fit and every call since have taken, by phase: processor time, time on the clock, memory.
 
     Rows without a value are kept, counted (`num_missing_`) and predicted; rows without a time or place are refused.
     """
@@ -439,10 +443,10 @@ class SpaceTimeGP(Options):
     @in_float64
     @_timed("predict")
     def suggest(self, at: Given[AnyTable], num: int = 1, *, time: Any = None) -> "pd.DataFrame":
-        """Where one more station would tell most: the places of a table or grid whose measuring lowers the mean variance most.
+        """Where to put one more station: the places of a table or grid at which one would lower the mean variance of the field most.
 
-        `num` of them, one after another, each knowing of those before, with the mean variance of the field over the places of `at`
-        before and after. It is that at one `time`, the last seen unless given.
+        `num` of them are chosen one after another, each with those before in place. The answer has the mean variance over the places of
+        `at` without and with each, at one `time`, the last of the table unless given.
         """
         require_whole("num", num, 1)
         return suggest(self._learned(), at, num, time)
@@ -700,10 +704,10 @@ class SpaceTimeGP(Options):
 
     @property
     def habits_(self) -> Any:
-        """What places have of their own, as a pandas frame: where, `habit`, `value`, `sd` and whether it is beyond doubt, `found`.
+        """How single places differ from the field for good, as a pandas frame: where, `habit`, `value`, `sd`, and `found` if beyond doubt.
 
-        A level is in the target's units (transformed, if it is), a noise is the place's deviation by the usual one, a shift is in
-        steps of time: a row dated t there belongs to t + shift.
+        A level is in the units of the (transformed) target. A noise is the standard deviation of the place's noise divided by the usual
+        one. A shift is in steps of time: a row dated t there belongs to t + shift.
         """
         return in_float64(habits_table)(self._learned())
 

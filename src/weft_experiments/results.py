@@ -97,7 +97,7 @@ def measured_page(name: str, experiment: ModuleType, options: RunOptions) -> pat
             "machine": machine(),
             "load_before": load,
             "load_after": load_average(15),
-            "versions": versions(),
+            "versions": versions(steps.commits),
         },
     }
     numbers = options.output / NUMBERS_FILE
@@ -126,12 +126,20 @@ class Steps:
                 self.kept = found
         # Of the runs before this one.
         self.spent = dict(self.kept["spent"])
+        self.commit = current_commit()
+
+    @property
+    def commits(self) -> list[str]:
+        """Those whose code measured the steps, the one that is checked out now last."""
+        before = [commit for commit in self.kept.get("commits", []) if commit != self.commit]
+        return before if self.commit is None else [*before, self.commit]
 
     def once(self, step: str, work: Callable[[], Results]) -> Results:
         """What `work` gives, or gave in a run that was cut off."""
         if step not in self.kept["done"]:
             found = work()
             self.kept["done"][step] = found
+            self.kept["commits"] = self.commits
             self.kept["spent"] = {
                 "seconds": self.spent["seconds"] + time.perf_counter() - self.begun,
                 "processor_seconds": self.spent["processor_seconds"] + time.process_time(),
@@ -194,11 +202,11 @@ def processor_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def versions() -> dict[str, str]:
+def versions(commits: Sequence[str]) -> dict[str, str]:
     found = {"weft": __version__, "python": platform.python_version()}
     found |= {package: importlib.metadata.version(package) for package in PACKAGES}
-    commit = current_commit()
-    return found if commit is None else found | {"commit": commit}
+    # A run that was cut off may have gone on with other code: a page that says one commit was made by one.
+    return found | {"commit": " and ".join(commits)} if commits else found
 
 
 def current_commit() -> str | None:

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from weft_experiments import EXPERIMENTS
+from weft_experiments import EXPERIMENTS, results
 from weft_experiments.options import RunOptions
 from weft_experiments.registry import experiment
 from weft_experiments.results import Steps, command, company, number, table
@@ -58,6 +58,17 @@ def test_a_run_goes_on_where_it_was_cut_off(tmp_path):
     other = Steps("ghcn", RunOptions(tmp_path, seed=4))
     assert other.once("a", lambda: work(5)) == {"number": 5}
     assert calls == [1, 3, 5]
+
+
+def test_a_page_names_every_commit_that_measured_some_of_it(tmp_path, monkeypatch):
+    for commit, step in (("1111111", "a"), ("1111111", "b"), ("2222222", "c")):
+        monkeypatch.setattr(results, "current_commit", lambda commit=commit: commit)
+        Steps("ghcn", RunOptions(tmp_path)).once(step, dict)
+    steps = Steps("ghcn", RunOptions(tmp_path))
+    assert results.versions(steps.commits)["commit"] == "1111111 and 2222222"
+    monkeypatch.setattr(results, "current_commit", lambda: None)
+    # Outside of a working copy, and nothing measured before.
+    assert "commit" not in results.versions(Steps("ghcn", RunOptions(tmp_path, seed=4)).commits)
 
 
 def test_a_page_says_what_else_ran_on_the_machine():

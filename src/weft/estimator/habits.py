@@ -56,9 +56,7 @@ def habits_in_words(fitted: Fitted) -> list[str]:
             )
         elif own.name == "noise":
             loud = int(np.sum(own.found & (own.value > 0)))
-            said.append(
-                f"{of_all} have a noise of their own: {loud:,} are noisier than the rest, {count - loud:,} quieter."
-            )
+            said.append(f"{of_all} differ from the rest in their noise: {loud:,} have more, {count - loud:,} less.")
         elif own.name == "level":
             said.append(f"{of_all} read higher or lower than the field around them throughout.")
     return said
