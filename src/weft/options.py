@@ -123,59 +123,62 @@ class Options:
     )
     space: Columns = _data(
         tuple[str, ...],
-        "Columns that say where, such as lat,lon,elevation; one of text says of which kind a place is.",
+        "Columns that say where, such as lat,lon,elevation; one may be a category, the kind of place.",
         example=("lat", "lon"),
     )
     target: Columns = _data(str, "The column to learn, or several: tmin,tmax.", example="value")
     missing: MissingValues = _data(
-        tuple[float, ...], "Values of the target that mean there is none, such as -9999.", default=(), example=(-9999,)
+        tuple[float, ...], "Values of the target that mean it is missing, such as -9999.", default=(), example=(-9999,)
     )
     covariates: GivenCovariates = _data(
         tuple[str, ...],
-        "Columns with linear effects (name:local: slopes that vary in space), or of kinds: an effect a level.",
+        "Columns with linear effects (name:local for a slope that varies in space); categories have one for each level.",
         default=(),
         example=("name",),
     )
     noise_variance: str | None = _data(
-        str, "The column of each row's own noise variance.", default=None, example="variance"
+        str, "The column with a noise variance for each row.", default=None, example="variance"
     )
     exposure: str | None = _data(str, "The column of exposures (counts).", default=None, example="exposure")
     trials: str | None = _data(str, "The column of trials (binomial).", default=None, example="trials")
     lower: str | None = _data(
-        str, "The column of limits at or below which a value says no more (tobit).", default=None, example="lower"
+        str, "The column of lower limits: a value there may in truth be lower (tobit).", default=None, example="lower"
     )
     upper: str | None = _data(
-        str, "The column of limits at or above which a value says no more (tobit).", default=None, example="upper"
+        str, "The column of upper limits: a value there may in truth be higher (tobit).", default=None, example="upper"
     )
     area: str | None = _data(
-        str, "The column that names the area a row is the mean over; empty at a place.", default=None, example="county"
+        str,
+        "The column that names the area a row is the mean of; empty for rows at a place.",
+        default=None,
+        example="county",
     )
     areas: GivenAreas = _data(
         str,
-        "A file with what areas are: polygons named by that column, or a table of points.",
+        "A file that says what the areas are: polygons with that property, or a table of points.",
         default=None,
         example="counties.geojson",
     )
     time_step: str | float | int | None = _data(
         str | float,
-        "Put times on a regular step, such as 1D or 6h, or a number where times are; auto where all differ, or exact.",
+        "Round times to a step, such as 1D or 6h, or a number where times are numbers; auto (if nearly all differ) or exact.",
         default="auto",
         example="1D",
         words={"exact": None},
     )
     time_format: str | None = _data(
-        str, "How times are written where that is not plain, such as %d/%m/%Y.", default=None, example="%d/%m/%Y"
+        str, "How times are written where that is not clear, such as %d/%m/%Y.", default=None, example="%d/%m/%Y"
     )
     units: str | None = _data(str, "Units of the target, for gridded output.", default=None, example="degC")
     kernel: GivenKernel = None
     components: GivenComponents = _model(
         tuple[str, ...] | str,
-        "auto, or some of slow, fast, local, yearly, weekly, daily.",
+        "What the field is a sum of: auto, or some of slow, fast, local, yearly, weekly, daily.",
         default="auto",
     )
     habits: GivenHabits = _model(
         tuple[str, ...] | str,
-        "What places have of their own: auto, none, or some of level, noise, shift.",
+        "How single places may differ for good: auto, none, or some of level, noise, shift.",
         default="auto",
         words={"none": None},
     )
@@ -187,12 +190,15 @@ class Options:
         str, "Of the target: log, log1p, sqrt, fourth_root, logit or identity.", default=None, example="log"
     )
     seasonality: Seasons = _model(
-        tuple[str | float, ...], "yearly, weekly, daily, or lengths such as 12h.", default=(), example=("yearly",)
+        tuple[str | float, ...],
+        "Components that repeat: yearly, weekly, daily, or lengths such as 12h.",
+        default=(),
+        example=("yearly",),
     )
     power: float = _model(float, "0 for the variational bound, 1 for FITC, between for power EP.", default=0.0)
     engine: "str | Engine" = _model(str, "auto, cpu, scan or parallel.", default="auto")
-    seed: int = _model(int, "Of everything that is drawn.", default=0)
-    max_iterations: int = _model(int, "Where to stop learning at the latest.", default=100)
+    seed: int = _model(int, "Of random numbers.", default=0)
+    max_iterations: int = _model(int, "The most iterations of learning.", default=100)
     learning_rows: LearningRows = _model(
         int | str, "Rows to learn parameters from: a count, auto, or all.", default="auto", words={"all": None}
     )
@@ -202,7 +208,7 @@ class Options:
         default="auto",
         words={"none": None},
     )
-    place_offsets: bool = _model(bool, "Whether a place may have a level of its own.", default=True)
+    place_offsets: bool = _model(bool, "Whether each place may have a constant level.", default=True)
     progress: ProgressStyle = "auto"
 
 

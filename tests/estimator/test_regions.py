@@ -233,7 +233,7 @@ def test_of_a_long_series_stretches_tell_of_places_and_are_held_out(monkeypatch,
     assert "of the series" not in caplog.text
     part = scored(0.25)
     assert max(seen) <= 0.25 * len(table)
-    assert "what places have of their own is looked for in one stretch of the series, 160 of 640 rows" in caplog.text
+    assert "habits of places are looked for in one stretch of the series, 160 of 640 rows" in caplog.text
     assert (
         "held out by random: one of 5 folds predicted, from and of 160 rows in stretches of the series" in caplog.text
     )
@@ -329,8 +329,6 @@ def test_of_one_model_of_a_long_series_stretches_tell_of_places_too(monkeypatch,
     with caplog.at_level(logging.INFO, logger="weft"):
         gp = weft.SpaceTimeGP(**arguments).fit(table)
     assert seen == [100 * 16]
-    assert (
-        "what places have of their own is looked for in one stretch of the series, 1,600 of 4,800 rows" in caplog.text
-    )
+    assert "habits of places are looked for in one stretch of the series, 1,600 of 4,800 rows" in caplog.text
     assert len(gp.fitted_.batches[0].times) == 300
     assert np.corrcoef(noise_of(gp), whole)[0, 1] > 0.9

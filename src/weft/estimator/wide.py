@@ -253,7 +253,7 @@ def rows_to_ask(posterior: Posterior, data: Observations) -> Observations:
         return data
     rows = np.flatnonzero(np.repeat(stretches.chosen, counts[counts > 0]))
     logger.info(
-        "what places have of their own is looked for in %s of the series, %s of %s rows",
+        "habits of places are looked for in %s of the series, %s of %s rows",
         "one stretch" if stretches.num_stretches == 1 else f"{stretches.num_stretches} stretches",
         f"{len(rows):,}",
         f"{data.num_rows:,}",
