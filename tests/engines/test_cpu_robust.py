@@ -334,7 +334,7 @@ def test_the_cache_is_found_again():
 
 
 def test_a_kernel_is_compiled_by_another_process_meanwhile(tmp_path, monkeypatch):
-    """And by this one where the other could not."""
+    """And by this one where the other could not; nothing that lies where somebody works is run for it."""
     started = []
 
     def start(command, *, env, **quiet):
@@ -349,6 +349,8 @@ def test_a_kernel_is_compiled_by_another_process_meanwhile(tmp_path, monkeypatch
     ((command, root),) = started
     assert root == str(tmp_path)
     assert "keep_backward" in command[-1]
+    (tmp_path / "random.py").write_text("raise SystemExit('not the one of Python')")
+    subprocess.run([*command[:-1], "import random"], cwd=tmp_path, check=True)
     (folder / "cpu").mkdir(parents=True)
     (folder / "cpu" / "adjoint.run_backward-1.py311.nbi").touch()
     with compiled._compiled_meanwhile(folder, "run_backward"):

@@ -77,14 +77,19 @@ class TableInParts(abc.ABC):
     """Parts of a table that are read where tasks run."""
 
     columns: ColumnsNeeded
+    parts: Sequence[Any]
+
+    @functools.cached_property
+    @abc.abstractmethod
+    def rows_of_parts(self) -> Sequence[int]: ...
 
     @property
-    @abc.abstractmethod
-    def num_rows(self) -> int: ...
+    def num_rows(self) -> int:
+        return sum(self.rows_of_parts)
 
     @property
-    @abc.abstractmethod
-    def num_parts(self) -> int: ...
+    def num_parts(self) -> int:
+        return len(self.parts)
 
     @abc.abstractmethod
     def each(
@@ -190,16 +195,8 @@ class PartsOfFiles(TableInParts):
         self.columns, self.parts = columns, list(parts)
 
     @functools.cached_property
-    def _rows(self) -> list[int]:
+    def rows_of_parts(self) -> list[int]:
         return [num_rows_of(part) for part in self.parts]
-
-    @property
-    def num_rows(self) -> int:
-        return sum(self._rows)
-
-    @property
-    def num_parts(self) -> int:
-        return len(self.parts)
 
     def each(
         self,
@@ -229,18 +226,10 @@ class PartsOfDask(TableInParts):
         self.columns, self.parts = columns, list(parts)
 
     @functools.cached_property
-    def _rows(self) -> list[int]:
+    def rows_of_parts(self) -> list[int]:
         if all(is_xarray(part) for part in self.parts):
             return [int(np.prod(list(part.sizes.values()))) for part in self.parts]
         return self._computed([self._task(len, part) for part in self.parts], range(len(self.parts)), "counting")
-
-    @property
-    def num_rows(self) -> int:
-        return sum(self._rows)
-
-    @property
-    def num_parts(self) -> int:
-        return len(self.parts)
 
     def each(
         self,

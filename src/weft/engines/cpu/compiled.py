@@ -244,7 +244,8 @@ def _compiled_meanwhile(folder: pathlib.Path | None, name: str) -> Iterator[None
     if folder is None or is_frozen or processors_of_process() < 2 or _is_kept(folder, name):
         yield
         return
-    command = [sys.executable, "-c", f"from {__name__} import keep_backward; keep_backward()"]
+    # Not from the folder somebody works in: a random.py of theirs would be run in place of Python's.
+    command = [sys.executable, "-P", "-c", f"from {__name__} import keep_backward; keep_backward()"]
     quiet = subprocess.DEVNULL
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
