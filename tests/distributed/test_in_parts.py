@@ -207,8 +207,6 @@ def test_habits_that_stretches_show_are_told_of_all_rows(folder, monkeypatch):
         shares = np.array([0.1, 0.8, 0.1])
         return Shift(data.places, late, np.ones(len(late)), shares, step=1.0)
 
-    # Where regions answer no levels are looked for, and these are to be told of to regions all the same.
-    monkeypatch.setattr("weft.estimator.learning.regional_of", lambda field: None)
     monkeypatch.setattr("weft.estimator.learning.find_habits", level)
     monkeypatch.setattr("weft.estimator.learning.find_shift", shift)
     options = {"habits": ("shift", "level")}
