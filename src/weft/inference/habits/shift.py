@@ -244,7 +244,7 @@ def _pair_lags(
             found[number, :, column] = np.where(enough, product / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)
     ranked = np.sort(found, axis=0)
     # The likelihood of a linear relation, as of a place with the mean of its neighbours.
-    explained = np.log1p(-np.clip(ranked[-2:], 0.0, 1 - 1e-12) ** 2)
+    explained = np.log1p(-(np.clip(ranked[-2:], 0.0, 1 - 1e-12) ** 2))
     odds = 0.5 * common.min(axis=0) / _STEPS_PER_FACT * (explained[0] - explained[1])
     is_clear = odds > np.log(_SURE / (1 - _SURE))
     return np.array(_LAGS)[np.argmax(found, axis=0)], ranked[-1] - ranked[-2], is_clear
