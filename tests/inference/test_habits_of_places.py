@@ -117,6 +117,21 @@ def test_dates_that_agree_stay(made):
     assert find_shift(None, table(made, np.full(NUM_PLACES, 0.3), np.zeros(NUM_PLACES, dtype=int)), 2) is None
 
 
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_islands_that_have_nothing_to_do_with_each_other_keep_their_dates(seed):
+    """Two such series are most alike at some lag too: by what chance made of a pair whole islands were dated a day late."""
+    rng = np.random.default_rng(seed)
+    middles = 1000.0 * rng.normal(size=(6, 2))
+    # So few that some of the nearest ones of each place are on another island.
+    places = np.repeat(middles, 7, axis=0) + rng.normal(size=(42, 2))
+    weather = rng.normal(size=(6, 300))
+    for time in range(1, 300):
+        weather[:, time] += 0.6 * weather[:, time - 1]
+    values = np.repeat(weather, 7, axis=0) + 0.5 * rng.normal(size=(42, 300))
+    data = weft.Observations(np.tile(np.arange(300.0), 42), np.repeat(places, 300, axis=0), values.ravel())
+    assert find_shift(None, data, 2) is None
+
+
 def test_a_lag_of_part_of_a_step_moves_nobody():
     """What comes half a step later, as weather does downwind, is likelier at the next step than at this one, and hardly better told."""
     rng = np.random.default_rng(3)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, final
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
 from scipy.spatial import cKDTree
@@ -193,15 +193,20 @@ def find_shift(field: Posterior | None, data: Observations, num_space: int) -> S
 def _synchronised(
     series: Float[np.ndarray, "time place"], near: Int[np.ndarray, "place neighbour"]
 ) -> Int[np.ndarray, " place"]:
-    """Shifts that agree with the lags of the clearest pairs: along a spanning tree of them, counted from what most places have."""
+    """Shifts that agree with the lags of the clearest pairs: along a spanning tree of them, counted from what most places have.
+
+    Where nothing clear leads from one part of the map to another, as from island to island, each counts from what most of its own have.
+    """
     num_places, count = near.shape
-    lag, clearness = _pair_lags(series, near)
-    first, second = np.repeat(np.arange(num_places), count), near.reshape(-1)
-    forward = coo_array((2.0 - clearness.reshape(-1), (first, second)), shape=(num_places, num_places))
+    lag, clearness, is_clear = _pair_lags(series, near)
+    kept = is_clear.reshape(-1)
+    first, second = np.repeat(np.arange(num_places), count)[kept], near.reshape(-1)[kept]
+    lag, clearness = lag.reshape(-1)[kept], clearness.reshape(-1)[kept]
+    forward = coo_array((2.0 - clearness, (first, second)), shape=(num_places, num_places))
     # Of the two looks at a pair, from either side, the tree takes whichever is there.
     tree = minimum_spanning_tree(forward.tocsr())
     both_ways = (tree + tree.T).tocsr()
-    lag_of = {(int(a), int(b)): int(found) for a, b, found in zip(first, second, lag.reshape(-1), strict=True)}
+    lag_of = {(int(a), int(b)): int(found) for a, b, found in zip(first, second, lag, strict=True)}
     shift = np.zeros(num_places, dtype=np.int64)
     _, part = connected_components(both_ways, directed=False)
     for number in range(int(part.max()) + 1):
@@ -218,11 +223,15 @@ def _synchronised(
 
 def _pair_lags(
     series: Float[np.ndarray, "time place"], near: Int[np.ndarray, "place neighbour"]
-) -> tuple[Int[np.ndarray, "place neighbour"], Float[np.ndarray, "place neighbour"]]:
-    """At how many steps later each neighbour's series is most like a place's own, and by how much more than at any other lag."""
+) -> tuple[
+    Int[np.ndarray, "place neighbour"], Float[np.ndarray, "place neighbour"], Bool[np.ndarray, "place neighbour"]
+]:
+    """At how many steps later each neighbour's series is most like a place's own, by how much more than at any other lag, and whether
+    that is more than chance: series that have nothing to do with each other are most alike at some lag too.
+    """
     known = ~np.isnan(series)
     filled = np.where(known, series, 0.0)
-    found = np.zeros((len(_LAGS), *near.shape))
+    found, common = np.zeros((2, len(_LAGS), *near.shape))
     for number, lag in enumerate(_LAGS):
         own = slice(max(0, -lag), len(series) - max(0, lag))
         later = slice(max(0, lag), len(series) - max(0, -lag))
@@ -230,10 +239,15 @@ def _pair_lags(
             both = known[own] & known[later][:, other]
             product = np.sum(filled[own] * filled[later][:, other], axis=0)
             squares = np.sum(filled[own] ** 2 * both, axis=0) * np.sum(filled[later][:, other] ** 2 * both, axis=0)
-            enough = both.sum(axis=0) >= _FEWEST_COMMON
+            common[number, :, column] = both.sum(axis=0)
+            enough = common[number, :, column] >= _FEWEST_COMMON
             found[number, :, column] = np.where(enough, product / np.sqrt(np.where(squares > 0, squares, 1.0)), 0.0)
     ranked = np.sort(found, axis=0)
-    return np.array(_LAGS)[np.argmax(found, axis=0)], ranked[-1] - ranked[-2]
+    # The likelihood of a linear relation, as of a place with the mean of its neighbours.
+    explained = np.log1p(-(np.clip(ranked[-2:], 0.0, 1 - 1e-12) ** 2))
+    odds = 0.5 * common.min(axis=0) / _STEPS_PER_FACT * (explained[0] - explained[1])
+    is_clear = odds > np.log(_SURE / (1 - _SURE))
+    return np.array(_LAGS)[np.argmax(found, axis=0)], ranked[-1] - ranked[-2], is_clear
 
 
 def _told_by_those_near(
