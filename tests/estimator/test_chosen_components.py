@@ -212,6 +212,17 @@ def test_a_component_that_ended_at_nothing_is_begun_again_elsewhere(caplog):
     # What is not degenerate is left alone.
     assert learning._or_from_elsewhere(options, start, found, [data], extent, {"progress": None}) is found
 
+    def interrupt(step) -> None:
+        raise KeyboardInterrupt
+
+    # An interrupt on the way from elsewhere is one of the fit, whichever end is the better.
+    assert first.converged
+    ended = learning._or_from_elsewhere(
+        options, start, first, [data], extent, {"progress": None, "callback": interrupt}
+    )
+    assert ended.outcome is weft.Outcome.INTERRUPTED
+    assert ended.objective >= first.objective
+
 
 @pytest.mark.parametrize("is_seasonal", [True, False])
 def test_a_year_that_differs_from_valley_to_coast_is_found(is_seasonal):

@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose
 
 import weft
 from weft.data.observations import take_rows
+from weft.training.composite import CompositeObjective
 from weft.training.left_out import leave_places_out, leave_rows_out
 from weft.training.priors import WithinReach
 from weft.training.selection import Candidate, Checks, Draft, select
@@ -103,6 +104,25 @@ def test_a_component_is_kept_where_it_was_made(deviation):
     assert [trial.name for trial in found.trials] == ["levels"]
     assert found.trials[0].kept == (deviation > 0)
     assert found.draft.names == (("common", "levels") if deviation > 0 else ("common",))
+
+
+def test_an_interrupt_of_a_trial_is_one_of_the_fit(monkeypatch):
+    """It had ended one climb, and the next began."""
+    asked, inner = [], CompositeObjective.__call__
+
+    def interrupted(objective, point):
+        asked.append(point)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return inner(objective, point)
+
+    monkeypatch.setattr(CompositeObjective, "__call__", interrupted)
+    common = weft.Separable(space=weft.Matern32([200.0, 200.0]), time=weft.Matern12(10.0), variance=0.8)
+    start = Draft(weft.Model(weft.SumSeparable([common]), weft.Gaussian(0.1)), ("common",))
+    parts = parts_of(levels_table(0.0), 0)
+    with pytest.raises(KeyboardInterrupt):
+        select(start, [Candidate("same", lambda draft: draft)], parts, Checks(parts, parts))
+    assert len(asked) == 2
 
 
 def test_evidence_alone_keeps_nothing():

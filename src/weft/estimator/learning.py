@@ -346,8 +346,12 @@ def _or_from_elsewhere(
     moved = start._replace(model=elsewhere(result.model, numbers, extent))
     second = learn_from_parts(options, moved, blocks, result.num_rows, again, is_told=True)
     best = max(result, second, key=lambda each: each.objective)
+    # Ctrl-C on the second way up ends the fit, whichever end is higher.
+    last = second if second.outcome is Outcome.INTERRUPTED else best
     return dataclasses.replace(
         best,
+        outcome=last.outcome,
+        message=last.message,
         starts=(*result.starts, *second.starts),
         num_evaluations=result.num_evaluations + second.num_evaluations,
         num_engine_calls=result.num_engine_calls + second.num_engine_calls,

@@ -13,7 +13,7 @@ from weft.data.observations import Observations
 from weft.model import Model
 from weft.training.composite import CompositeObjective
 from weft.training.left_out import leave_places_out, leave_rows_out
-from weft.training.maximise import maximise
+from weft.training.maximise import Outcome, maximise
 from weft.training.parameters import ParameterSpace, Path, Prior, make_space, prior_terms
 
 __all__ = ["Candidate", "Checks", "Draft", "Selection", "Trial", "learned_from", "numbers_of", "select"]
@@ -137,14 +137,18 @@ def _climbed(draft: Draft, blocks: Sequence[Observations], iterations: int) -> t
     """The draft with its parameters learned, the objective there, and how many parameters they are."""
     space, terms = numbers_of(draft)
     num_rows = sum(block.num_rows for block in blocks)
-    top = maximise(
+    ascent = maximise(
         CompositeObjective(space, draft.model, blocks, terms, power=0.0, engine="auto"),
         space.start(draft.model),
         max_iterations=iterations,
         tolerance=max(_NATS / num_rows, _NATS_PER_ROW),
         gradient_tolerance=_GRADIENT_PER_ROW * num_rows,
         scale=float(num_rows),
-    ).best
+    )
+    if ascent.outcome is Outcome.INTERRUPTED:
+        # Nothing is fitted yet that a fit could end with.
+        raise KeyboardInterrupt
+    top = ascent.best
     model = space.place_numpy(draft.model, top.point)
     return dataclasses.replace(draft, model=model), top.evaluation.value, space.size
 
