@@ -56,6 +56,12 @@ def test_series_is_the_point_and_the_measurements(fitted: weft.SpaceTimeGP, tabl
     np.testing.assert_array_equal(dots.get_ydata(), own["value"].dropna())
     place = own[["lon", "lat", "elevation"]].iloc[0].tolist()
     np.testing.assert_allclose(fitted.plot.series(place).lines[0].get_ydata(), expected["mean"], rtol=1e-9)
+    # A row of the table is a place too, called after what says where.
+    by_row = fitted.plot.series(own.iloc[0])
+    np.testing.assert_allclose(by_row.lines[0].get_ydata(), expected["mean"], rtol=1e-9)
+    assert by_row.get_title() == ", ".join(
+        f"{name} {number:g}" for name, number in own[["lon", "lat", "elevation"]].iloc[0].items()
+    )
     with pytest.raises(ValueError, match="a point needs lon, lat, elevation"):
         fitted.plot.series(place[:2])
     with pytest.raises(ValueError, match="does not know stations by name"):

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import special
 
+from weft.arrays import Given
 from weft.data.clock import Clock
 from weft.data.scaling import Geography
 from weft.estimator.gridding import map_columns, read_times
@@ -96,7 +97,7 @@ class Plots:
     @in_float64
     def series(
         self,
-        station: int | str | Mapping[str, float | str] | Sequence[float] = 0,
+        station: Given[int | str | Mapping[str, float | str] | Sequence[float]] = 0,
         *,
         table: Any = None,
         ax: "Axes | None" = None,
@@ -110,16 +111,21 @@ class Plots:
         rows = kept_rows(gp) if table is None else rows_of_table(gp, table)
         clock = gp.fitted_.translation.clock
         place: Any
-        if isinstance(station, Mapping):
-            said = (f"{key} {value if isinstance(value, str) else f'{value:g}'}" for key, value in station.items())
-            place, own, name = dict(station), None, ", ".join(said)
-        elif isinstance(station, Sequence) and not isinstance(station, str):
-            place, own, name = station, None, ", ".join(map(str, station))
+        if np.iterable(station) and not isinstance(station, str):
+            # A place, as numbers, by its columns, or a row of a frame.
+            place, own, name = station, None, ""
         else:
             own = _station_number(rows, station)
             at = {key: column[own] for key, column in rows.places.items()}
             place, name = {**at, **_covariates_of(gp, rows, own)}, rows.names[own]
         answer = gp.point(place, quantiles=_BAND)
+        if own is None:
+            said = answer[
+                [key for key in (*gp.fitted_.roles.where, *gp.fitted_.roles.covariates) if key in answer]
+            ].iloc[0]
+            name = ", ".join(
+                f"{key} {value if isinstance(value, str) else f'{value:g}'}" for key, value in said.items()
+            )
         times = _drawn_times(clock, gp.fitted_.times)
         ax.fill_between(times, answer["q0.05"], answer["q0.95"], alpha=0.25, linewidth=0, label="90 % of measurements")
         ax.plot(times, answer["mean"], label="expected")

@@ -167,6 +167,16 @@ def test_groups_by_polygons_are_those_of_the_places_inside(fitted, caplog):
     assert len(found) == 2
     by_number = fitted.aggregate(rows, polygons={"type": "FeatureCollection", "features": features[::-1]})
     assert_allclose(by_number["mean"], found["mean"])
+    # One without a row has no line, and nobody should have to count to see it.
+    caplog.clear()
+    nowhere = {
+        "type": "Feature",
+        "properties": {"name": "sea"},
+        "geometry": {"type": "Polygon", "coordinates": square(0.0, 1.0)},
+    }
+    some = fitted.aggregate(rows, by=["name"], polygons={"type": "FeatureCollection", "features": [nowhere, *features]})
+    pd.testing.assert_frame_equal(some, found)
+    assert "1 of 3 polygons have no row in them, and no group (polygon 0, name sea)" in caplog.text
     # A number alone does not say which polygon it is.
     assert list(by_number.columns[:2]) == ["polygon", "name"]
     assert list(by_number["name"]) == ["east", "west"]

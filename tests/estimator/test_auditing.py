@@ -11,13 +11,14 @@ from scipy import special
 
 import weft
 from tests.estimator.planted import weather, with_faults
-from weft.estimator.auditing import _by_others
+from weft.estimator.auditing import _by_others, clearest
 from weft.estimator.errors_of_rows import Errors, discoveries, ends_beside_mistakes, explained, likelihood_ratios
 from weft.estimator.precision import in_float64
 from weft.estimator.screening import screened
 from weft.estimator.suspicions import (
     MISTAKES,
     Series,
+    Suspicion,
     by_decimals,
     copied,
     following_worth,
@@ -156,6 +157,16 @@ def test_a_level_that_changes_for_good_is_a_jump() -> None:
     assert abs(len(found[0].rows) - 60) <= 2
     assert set(np.arange(92, 150) * 5 + 2) <= set(found[0].rows)
     assert set(np.arange(0, 38) * 5 + 4) <= set(found[1].rows)
+
+
+def test_stations_as_clearly_wrong_as_the_first_wait_for_no_other_turn() -> None:
+    """Twenty of 83 real stations had their dates wrong, and six were listed, one a turn. What is far less clear may be a shadow."""
+    place = np.repeat(np.arange(5), 10)
+    suspects = [
+        Suspicion(np.arange(10 * at, 10 * at + 10), "dates shifted: 1 too late", 0.0, odds)
+        for at, odds in ((3, 300.0), (1, 250.0), (3, 200.0), (0, 160.0), (2, 140.0))
+    ]
+    assert [int(each.rows[0]) for each in clearest(suspects, place)] == [30, 10, 0]
 
 
 def test_a_mountain_above_the_fog_in_winter_has_not_jumped() -> None:

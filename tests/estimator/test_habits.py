@@ -57,6 +57,9 @@ def test_rows_the_model_has_already_are_counted(fitted, table):
     again = table.iloc[[17, 20, 21, 22, 20 * STATIONS]].fillna({"value": 25.0})
     again.iloc[3, again.columns.get_loc("elevation")] += 100.0
     assert part.num_repeated(part.read(again)) == 2
+    # Coordinates in single precision are those places all the same.
+    single = again.assign(lon=again["lon"].astype(np.float32), lat=again["lat"].astype(np.float32))
+    assert part.num_repeated(part.read(single)) == 2
     assert part.num_repeated(part.read(table.iloc[20 * STATIONS :])) == 0
 
 

@@ -18,6 +18,8 @@ def test_series_at_a_place(fitted: weft.SpaceTimeGP, table: pd.DataFrame) -> Non
     # A row of a frame has names, whatever their order.
     by_name = pd.Series({"elevation": 420.0, "lat": 47.9, "lon": 10.9})
     pd.testing.assert_frame_equal(fitted.point(by_name), expected)
+    # So has one of measurements, which says more than where.
+    pd.testing.assert_frame_equal(fitted.point(table.assign(**PLACE).iloc[0]), expected)
     some = fitted.point(PLACE, times=["2021-03-03", "2021-05-01"], quantiles=(), of="field")
     assert some["time"].tolist() == [pd.Timestamp("2021-03-03"), pd.Timestamp("2021-05-01")]
     assert some["sd"].iloc[1] > some["sd"].iloc[0]

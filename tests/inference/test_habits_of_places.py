@@ -6,7 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 import weft
-from weft.inference.habits.base import AskedPlaces, place_numbers
+from weft.inference.habits.base import AskedPlaces, asked_numbers, place_numbers
 from weft.inference.habits.noise import Noise, find_noise
 from weft.inference.habits.shift import Shift, find_shift
 from weft.inference.with_habits import PosteriorWithHabits, field_model, tell, with_habits
@@ -243,6 +243,16 @@ def test_a_place_that_lost_its_last_digits_is_still_the_same():
     asked = np.array([[7.0 + 1e-10, 8.0], [0.1, 0.2], [100.1, -3.2001]])
     assert place_numbers(known, asked).tolist() == [1, 2, -1]
     assert place_numbers(np.empty((0, 2)), asked).tolist() == [-1, -1, -1]
+
+
+def test_a_place_in_single_precision_is_still_meant():
+    """Half a metre of 20 km is lost; of neighbours in one street it is not."""
+    known = np.array([[100.1, -3.2], [7.0, 8.0], [50.0, 50.0], [50.002, 50.0]])
+    asked = known + np.array([[4e-4, 0.0], [0.0, -4e-4], [4e-4, 0.0], [1e-5, 0.0]])
+    assert asked_numbers(known, asked).tolist() == [0, 1, -1, 3]
+    assert asked_numbers(known, known + 2e-3).tolist() == [-1] * 4
+    assert asked_numbers(known[:1], asked[:1]).tolist() == [0]
+    assert asked_numbers(np.empty((0, 2)), asked).tolist() == [-1] * 4
 
 
 def test_a_field_that_goes_through_every_row_leaves_no_noise_to_tell():

@@ -137,6 +137,12 @@ def _by_polygon(fitted: Fitted, rows: Measurements, polygons: Shapes) -> "dict[s
         raise ValueError("polygons are in degrees, and the model's columns of space are not a longitude and a latitude")
     number = which_polygon(polygons.geometries, rows.space[geography.first], rows.space[geography.second])
     said = {POLYGON: list(range(len(polygons.geometries)))} | polygons.properties
+    empty = np.setdiff1d(said[POLYGON], number)
+    if len(empty):
+        first = ", ".join(f"{name} {values[empty[0]]}" for name, values in said.items())
+        logger.warning(
+            "%s of %s polygons have no row in them, and no group (%s)", len(empty), len(said[POLYGON]), first
+        )
     inside = pd.Series(number >= 0)
     return {
         name: pd.Series(values, dtype=object).reindex(number).reset_index(drop=True).where(inside)

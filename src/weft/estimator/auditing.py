@@ -49,14 +49,16 @@ from weft.likelihoods import Bernoulli, Gaussian, Rain, Support, Tobit
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["FirstLook", "audit", "first_look", "learned_from"]
+__all__ = ["FirstLook", "audit", "clearest", "first_look", "learned_from"]
 
 DISAGREES = "disagrees with its neighbours"
 IMPOSSIBLE = "not a possible value"
 # Folds of stations, and of rows: what a row's neighbours say is the sharper, the fewer of them are left out with it.
 _FOLDS, _ROW_FOLDS = 4, 8
 _ROUNDS = 2
-_MOST_STATIONS = 6
+_STATION_ROUNDS = 6
+# The part of the clearest suspicion's odds, in logarithms, from which another is none of its shadows: each neighbour has but a part of it.
+_NO_SHADOW = 0.5
 # A station's share of rows found wrong, beyond which all of it takes no part.
 _MOST_WRONG = 0.5
 # A share of doubtful rows, or of the squares of differences from neighbours that are theirs, beyond which what was learned from them
@@ -317,17 +319,18 @@ def _judge(
     has_cause = spoiled | look.rows
     for each in plain:
         has_cause[each.rows] = wrong[each.rows] = True
-    # One at a time: the neighbours of a station with wrong dates, or another level, seem to have such too.
+    # The clearest first: the neighbours of a station with wrong dates, or another level, seem to have such too.
     stations: list[Suspicion] = []
-    for _ in range(_MOST_STATIONS):
+    for _ in range(_STATION_ROUNDS):
         whole = _without_station(fitted, rows, place, wrong)
         suspects = _suspect_stations(series, values, whole, wrong, ~has_cause, look.apart, _years(fitted, rows))
         known = {place[each.rows[0]] for each in stations}
         suspects = [each for each in suspects if place[each.rows[0]] not in known]
         if not suspects:
             break
-        stations.append(suspects[0])
-        wrong[suspects[0].rows] = True
+        for each in clearest(suspects, place):
+            stations.append(each)
+            wrong[each.rows] = True
     # Single rows that differ from their neighbours may be sound after all, and then tell how large errors are; of others they tell nothing.
     sound = ~wrong | (look.rows & ~spoiled)
     for _ in range(_ROUNDS):
@@ -503,6 +506,15 @@ def _suspect_stations(
     levels = jumped(series, (values - whole.mean) / at_level.sd, open_to_doubt, worth, years)
     levels = [each for each in levels if _has_jumped_itself(each, series, values - whole.mean, apart)]
     return sorted((*dated, *levels), key=lambda each: -each.log_odds)
+
+
+def clearest(suspects: Sequence[Suspicion], place: Int[np.ndarray, " row"]) -> list[Suspicion]:
+    """Of suspicions, the clearest first, those of different stations that are about as clear as the first."""
+    found: dict[int, Suspicion] = {}
+    for each in suspects:
+        if each.log_odds >= _NO_SHADOW * suspects[0].log_odds:
+            found.setdefault(int(place[each.rows[0]]), each)
+    return list(found.values())
 
 
 def _has_jumped_itself(

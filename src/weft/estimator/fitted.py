@@ -11,12 +11,14 @@ from jaxtyping import Float
 
 from weft.baselines import fit_baselines
 from weft.data.observations import Observations, take_rows
+from weft.data.places import distinct_places
 from weft.data.tables import distinct_rows
 from weft.estimator.building import COVARIATES
 from weft.estimator.columns import Measurements, Roles, read_measurements
 from weft.estimator.evaluation import FitBaselines, Scored, Sheet, make_sheet, rows_frame, score_beside_baselines
 from weft.estimator.summary import describe_components, describe_noise, summary_text
 from weft.estimator.translation import Translation
+from weft.inference.habits.base import asked_numbers
 from weft.inference.merge import concatenate_observations
 from weft.inference.posterior import AskedRows, Posterior
 from weft.inference.prediction import IDENTITY, Marginals, Prediction
@@ -116,7 +118,9 @@ class Fitted:
         # Most of a long series is at other times.
         near = np.isin(kept_times, times)
         kept_places = np.concatenate([np.asarray(batch.row_places) for batch in batches])[near]
-        both = [np.concatenate([kept_places[:, k], places[:, k]]) for k in range(self.translation.num_space)]
+        known, place = distinct_places(kept_places[:, : self.translation.num_space])
+        # A place that nobody was at has a number of its own, which no kept row has.
+        both = [np.concatenate([place, asked_numbers(known, places)]).astype(np.float64)]
         if with_value:
             kept_values = np.concatenate([np.asarray(batch.values) for batch in batches])[near]
             both.append(np.round(np.concatenate([kept_values, self.translation.values(rows)]), _DIGITS))

@@ -21,7 +21,7 @@ def rows_at(fitted: Fitted, place: Any, times: Any) -> "pd.DataFrame":
     import pandas as pd
 
     roles, clock = fitted.roles, fitted.translation.clock
-    place = _by_name(place, (*roles.space, *roles.covariates))
+    place = _by_name(place, (*roles.space, *roles.covariates), roles.where)
     # An area is where its points are, and says nothing else of where.
     area = roles.area if roles.area is not None and place.get(roles.area, MISSING) != MISSING else None
     wanted = (*(roles.space if area is None else (area,)), *roles.covariates)
@@ -46,17 +46,17 @@ def rows_at(fitted: Fitted, place: Any, times: Any) -> "pd.DataFrame":
     return pd.DataFrame({roles.time: clock.restore(when), **columns})
 
 
-def _by_name(place: Any, wanted: Sequence[str]) -> Mapping[str, Any]:
+def _by_name(place: Any, wanted: Sequence[str], where: Sequence[str]) -> Mapping[str, Any]:
     """A place by its columns; bare numbers are those of space, then of covariates, in the model's order.
 
-    A row of a frame has names, and they may stand in another order.
+    A row of a frame has names, which may stand in another order, among others such as a date that say nothing of where.
     """
     import pandas as pd
 
     if isinstance(place, Mapping):
         return place
     if isinstance(place, pd.Series) and all(isinstance(name, str) for name in place.index):
-        return place.to_dict()
+        return {str(name): value for name, value in place.items() if name in (*wanted, *where)}
     numbers = list(place) if np.iterable(place) and not isinstance(place, str) else [place]
     if len(numbers) != len(wanted):
         raise ValueError(f"a point needs {', '.join(wanted)}, by name or in this order; it is {place!r}")

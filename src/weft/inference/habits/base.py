@@ -20,6 +20,8 @@ from weft.model import Model
 
 # Places nearer than this are one: a tenth of a millimetre in kilometres.
 _SAME_PLACE = 1e-7
+# Degrees in single precision are known to a metre; and the part of the way to the next place by which one may be off and still be meant.
+_LOST_DIGITS, _NEXT_PLACE = 1e-3, 0.01
 # Rows a place has on average, from which a number of its own is settled: one row of n that told it gains 1 / 2n nats by that, so less
 # than what a habit has to gain to be kept. And the part of rows at places that have such a number.
 _MANY_ROWS = 250
@@ -171,4 +173,25 @@ def place_numbers(
     if len(unknown) and len(known):
         apart, nearest = cKDTree(known).query(asked[unknown], distance_upper_bound=_SAME_PLACE)
         which[unknown] = np.where(np.isfinite(apart), nearest, -1)
+    return which
+
+
+def asked_numbers(
+    known: Float[np.ndarray, "place dim"], places: Float[np.ndarray, "query column"]
+) -> Int[np.ndarray, " query"]:
+    """The same for places that somebody asks about: one that lies nearly at a known place, and far nearer to it than others do, is that.
+
+    A table of single precision and what was written of it as text are up to a metre apart.
+    """
+    which = place_numbers(known, places)
+    unknown = np.flatnonzero(which < 0)
+    if not len(unknown) or not len(known):
+        return which
+    tree = cKDTree(known)
+    apart, nearest = tree.query(places[unknown, : known.shape[1]], distance_upper_bound=_LOST_DIGITS)
+    near = np.flatnonzero(np.isfinite(apart))
+    if len(near):
+        next_place = tree.query(known[nearest[near]], k=[2])[0][:, 0]
+        meant = near[apart[near] <= _NEXT_PLACE * next_place]
+        which[unknown[meant]] = nearest[meant]
     return which

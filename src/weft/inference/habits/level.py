@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from weft.data.observations import Observations, places_of_rows
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
-from weft.inference.habits.base import AskedPlaces, Habit, Places, Times, place_numbers
+from weft.inference.habits.base import AskedPlaces, Habit, Places, Times, asked_numbers, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Marginals
 from weft.inference.prior import sizes_at
@@ -66,7 +66,7 @@ class Level(Habit):
 
     def at(self, places: Places) -> Marginals:
         """The effect at places, whose further columns (covariates) do not matter."""
-        number = place_numbers(self.places, places)
+        number = asked_numbers(self.places, places)
         seen = number >= 0
         return Marginals(
             np.where(seen, self.mean[number], 0.0), np.where(seen, self.variance[number], self.prior_variance)

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 from weft.data.observations import Observations, places_of_rows
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
-from weft.inference.habits.base import AskedPlaces, Habit, Places, Times, are_settled, place_numbers
+from weft.inference.habits.base import AskedPlaces, Habit, Places, Times, are_settled, asked_numbers, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.likelihoods import Gaussian
 from weft.model import Model
@@ -126,7 +126,7 @@ class Noise(Habit):
         )
 
     def _at(self, places: Places) -> Float[np.ndarray, " query"]:
-        number = place_numbers(self.places, places)
+        number = asked_numbers(self.places, places)
         return np.where(number >= 0, self.added[number], self.typical)
 
 

@@ -22,7 +22,16 @@ from scipy.spatial import cKDTree
 from weft.data.observations import ROW_EXTRAS, Observations, places_of_rows
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
-from weft.inference.habits.base import AskedPlaces, Habit, Places, Times, Version, are_settled, place_numbers
+from weft.inference.habits.base import (
+    AskedPlaces,
+    Habit,
+    Places,
+    Times,
+    Version,
+    are_settled,
+    asked_numbers,
+    place_numbers,
+)
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.phases import timing
 
@@ -137,7 +146,7 @@ class Shift(Habit):
 
     def _shares_at(self, places: Places) -> Float[np.ndarray, "query version"]:
         """How likely each shift is."""
-        number = place_numbers(self.places, places)
+        number = asked_numbers(self.places, places)
         seen = number >= 0
         own = np.where(seen, self.shift[number], 0)
         shares = np.empty((len(places), len(_STEPS)))
@@ -154,7 +163,7 @@ class Shift(Habit):
         return _shares_of(self.shift[near], self.shares, self.prior_places)
 
     def _at_rows(self, data: Observations) -> Int[np.ndarray, " row"]:
-        number = place_numbers(self.places, data.places)
+        number = asked_numbers(self.places, data.places)
         return np.where(number >= 0, self.shift[number], 0)[np.asarray(data.grouping.place_of_row)]
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from weft.data.observations import Observations
 from weft.data.places import distinct_places
 from weft.data.schema import Numbers, Schema
-from weft.inference.habits.base import AskedPlaces, Habit, Times, place_numbers
+from weft.inference.habits.base import AskedPlaces, Habit, Times, asked_numbers, place_numbers
 from weft.inference.posterior import OwnOfPlaces, Posterior
 from weft.inference.prediction import Emission
 from weft.inference.tails import HeavyTailed, Tails
@@ -40,7 +40,7 @@ class TailsOfPlaces(Habit):
     unseen: Tails
 
     def emitted(self, emission: Emission, times: Times, places: AskedPlaces) -> Emission:
-        is_seen = places.each(lambda distinct: place_numbers(self.places, distinct) >= 0)
+        is_seen = places.each(lambda distinct: asked_numbers(self.places, distinct) >= 0)
         freedom, scale, reach = (
             np.where(is_seen, getattr(self.seen, name), getattr(self.unseen, name)) for name in _NAMES
         )
