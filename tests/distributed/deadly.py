@@ -123,3 +123,11 @@ def hoard(flag: pathlib.Path, number: int) -> int:
         HOARD.append(b"x" * int(0.87 * limit - psutil.Process().memory_info().rss))
         time.sleep(1.0)
     return number
+
+
+def busy(seconds: float) -> int:
+    """So long at work; who was."""
+    begun = time.process_time()
+    while time.process_time() - begun < seconds:
+        pass
+    return os.getpid()

@@ -14,12 +14,15 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from tests.distributed.deadly import Deadly, die, die_once, over, root, slow, threads
+from tests.distributed.deadly import Deadly, busy, die, die_once, over, root, slow, threads
 from weft.distributed import Processes, TaskError, executor_for
+from weft.distributed.on_dask import OnDask, evened_out
 from weft.inference.executor import Executor, Threads
 from weft.inference.watching import tasks_shown
 
 CASES = ["processes", "dask"]
+distributed = pytest.importorskip("distributed")
+
 NAMES = ["region 0", "region 1", "region 2"]
 
 
@@ -63,6 +66,46 @@ def test_what_is_done_again_is_one_call_a_worker(client, monkeypatch):
             executor.map(root, [held[0], held[1], held[3]], names=NAMES, again=True)
     # Those without a piece of their own are tasks.
     assert executor.map(root, [25.0, held[0], 36.0], again=True) == [5.0, 2.0, 6.0]
+
+
+def test_work_is_shared_out_by_what_a_call_has_taken(client, addresses, monkeypatch):
+    """Of pieces given out in turn one worker had all that take long: one of those goes to the other, and what is lost is made again."""
+    executor = OnDask(client, addresses[:2])
+    held = [executor.hold(seconds) for seconds in (0.3, 0.01, 0.3, 0.01)]
+    everyone = executor.map(busy, held)
+    first = executor.map(busy, held, again=True)
+    assert len(set(everyone[::2])) == len(set(first[::2])) == 1
+    copies = list(executor._copies.values())
+    distributed.wait(copies)
+    with monkeypatch.context() as patched:
+        patched.setattr(client, "map", None)
+        second = executor.map(busy, held, again=True)
+        assert second[0] != second[2]
+        assert executor.map(busy, held, again=True) == second
+    assert list(executor._copies.values()) == copies
+    # Whoever has the copy dies.
+    os.kill(second[next(number for number in (0, 2) if second[number] != first[number])], signal.SIGKILL)
+    assert len(set(executor.map(busy, held, again=True))) <= 3
+    client.wait_for_workers(3)
+    del held, copies
+    assert not executor._copies
+    assert not executor._places
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ends"),
+    [
+        ((22, 17, 17, 17, 47, 31), [70, 81]),
+        ((10, 1, 10, 1, 10, 1), [13, 20]),
+        ((5, 5, 5, 5, 5, 5), [15, 15]),
+        ((0, 0, 0, 0, 0, 0), [0, 0]),
+    ],
+)
+def test_pieces_move_until_no_move_is_worth_while(seconds, ends):
+    places = {number: "ab"[number % 2] for number in range(6)}
+    found = evened_out(places, dict(enumerate(map(float, seconds))))
+    assert sorted(sum(seconds[n] for n in found if found[n] == worker) for worker in "ab") == ends
+    assert evened_out({}, {}) == {}
 
 
 def test_a_worker_that_dies_in_a_call_costs_it_its_tasks_only(client, tmp_path):

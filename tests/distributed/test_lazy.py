@@ -62,6 +62,11 @@ def test_partitions_of_a_frame_are_answered_as_the_whole(fitted, verb):
     pd.testing.assert_frame_equal(found.compute(), expected, check_dtype=False, rtol=1e-9)
 
 
+def test_what_needs_all_rows_says_how_a_table_on_dask_can_be_given(fitted):
+    with pytest.raises(TypeError, match=r"needs all rows together: give table\.compute\(\)"):
+        fitted.audit(dd.from_pandas(rows(30, seed=6), npartitions=2))
+
+
 def grid() -> xr.Dataset:
     rng = np.random.default_rng(7)
     coordinates = {

@@ -357,6 +357,11 @@ def _frame_table(data: Any) -> FrameTable:
     if frame is None or not (
         frame.implementation.is_pandas() or str(frame.implementation.value) in ("polars", "pyarrow")
     ):
+        if type(data).__module__.partition(".")[0] == "dask":
+            raise TypeError(
+                "fit, predict, fill, sample and score take a table on Dask; this needs all rows together: "
+                "give table.compute() where they fit into memory"
+            )
         raise TypeError(
             f"a table must be a pandas, polars or pyarrow table or an xarray Dataset or DataArray; "
             f"this is a {type(data).__module__}.{type(data).__name__}"

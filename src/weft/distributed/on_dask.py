@@ -9,7 +9,7 @@ import logging
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, final
 
 from weft.distributed.tasks import PASSED_ON, Done, TaskError, accepted, failed, run_metered
@@ -19,13 +19,15 @@ from weft.inference.executor import Arrivals, Executor, awaited
 if TYPE_CHECKING:
     import distributed
 
-__all__ = ["OnDask"]
+__all__ = ["OnDask", "evened_out"]
 
 logger = logging.getLogger("weft")
 
 Answer = TypeVar("Answer")
 # A worker is started anew if it was stopped at two looks, so far apart.
 SECONDS_STOPPED = 10.0
+# A piece is copied to another worker where the one with most to do has by so much less then: copies take memory.
+WORTH_WHILE = 0.03
 
 
 @final
@@ -37,7 +39,8 @@ class OnDask(Executor):
 
     What is done again and again with other numbers, as the evaluations of a climb, is one call a worker, of all tasks whose pieces it
     has: six tasks take Dask twenty times as long as a call, which was a sixth of an evaluation of an ordinary fit. What a call does not
-    bring back, because its worker died or no longer has the piece, are tasks after all.
+    bring back, because its worker died or no longer has the piece, are tasks after all. The first such call tells what each piece takes
+    of a processor; where that is shared out unevenly, some go to another worker too, and are asked there from then on.
     """
 
     def __init__(self, client: "distributed.Client", workers: Sequence[str] | None = None):
@@ -46,12 +49,15 @@ class OnDask(Executor):
         self._turns: Iterator[str] | None = None
         # Where pieces were when they were last looked for, by their keys.
         self._places: dict[Any, str] = {}
+        # The pieces that a call has told the work of, and those of them that are asked as a copy elsewhere.
+        self._weighed: set[Any] = set()
+        self._copies: dict[Any, Any] = {}
 
     def hold(self, piece: Any) -> Any:
         with _large_is_known():
             # Wrapped, because Dask would look for futures inside of tuples.
             held = self.client.submit(_unwrap, _Piece(piece), pure=False, **self._next_worker())
-        weakref.finalize(held, _forget, self._places, held.key)
+        weakref.finalize(held, _forget, self._places, self._weighed, self._copies, held.key)
         return held
 
     def _next_worker(self) -> dict[str, Any]:
@@ -112,11 +118,12 @@ class OnDask(Executor):
         """Those tasks whose worker is known, in one call a worker; what comes back arrives in their order."""
         calls: dict[str, list[tuple[int, tuple[Any, ...]]]] = {}
         pieces = [[each for each in task if _is_future(each)] for task in tasks]
-        self._look_for([each for held in pieces for each in held])
+        asked = {each.key: self._copy_of(each) for held in pieces for each in held}
+        self._look_for(list(asked.values()))
         for number, (task, held) in enumerate(zip(tasks, pieces, strict=True)):
-            holders = {self._places.get(each.key) for each in held}
+            holders = {self._places.get(asked[each.key].key) for each in held}
             if len(holders) == 1 and (address := holders.pop()) is not None:
-                named = tuple(_Held(each.key) if _is_future(each) else each for each in task)
+                named = tuple(_Held(asked[each.key].key) if _is_future(each) else each for each in task)
                 calls.setdefault(address, []).append((number, named))
         if not calls:
             return
@@ -126,6 +133,17 @@ class OnDask(Executor):
                 del self._places[key]
         # Of a worker that is gone there is an error of the network's, and its tasks are as they were.
         came = dict(pair for pairs in answered.values() if isinstance(pairs, list) for pair in pairs)
+        for number in (number for each in calls.values() for number, _ in each if number not in came):
+            # Dask may have moved the piece: it is looked for again.
+            for each in pieces[number]:
+                self._places.pop(asked[each.key].key, None)
+        self._share_out(
+            {
+                pieces[number][0]: done.processor_seconds
+                for number, done in sorted(came.items())
+                if isinstance(done, Done) and len(pieces[number]) == 1
+            }
+        )
         for number in sorted(came):
             outcome = came[number]
             if isinstance(outcome, Done):
@@ -134,6 +152,26 @@ class OnDask(Executor):
                 raise outcome
             else:
                 raise failed(arrivals.names[number], outcome) from outcome
+
+    def _share_out(self, seconds: Mapping[Any, float]) -> None:
+        """Copy some pieces to other workers, where these would end at times that differ much; `seconds` tells what each takes.
+
+        Once for each piece: seconds of a busy machine are never the same.
+        """
+        new = {piece.key: piece for piece in seconds if piece.key not in self._weighed}
+        self._weighed.update(new)
+        places = {key: self._places[key] for key in new if key in self._places}
+        for key, worker in evened_out(places, {piece.key: each for piece, each in seconds.items()}).items():
+            if worker != places[key]:
+                # A task like any other, so that a copy whose worker is lost is made again.
+                copy = self.client.submit(_same, new[key], pure=False, workers=[worker], allow_other_workers=True)
+                self._copies[key] = copy
+                weakref.finalize(copy, self._places.pop, copy.key, None)
+
+    def _copy_of(self, piece: Any) -> Any:
+        """What is asked in place of a piece: a copy of it, where the work was shared out anew."""
+        copy = self._copies.get(piece.key)
+        return piece if copy is None or copy.status != "finished" else copy
 
     def _look_for(self, pieces: Sequence[Any]) -> None:
         """Note where these are, of those that nobody knows of or that were lost meanwhile."""
@@ -215,8 +253,41 @@ def _run(function: Callable[..., Any], *arguments: Any) -> Done:
     return done
 
 
-def _forget(places: dict[Any, str], key: Any) -> None:
+def evened_out(places: Mapping[Any, str], seconds: Mapping[Any, float]) -> dict[Any, str]:
+    """Where pieces that take so long had better be: the worker with most to do gives one to that with least, perhaps for a smaller one.
+
+    No more of that than is worth while, since each that moves is copied.
+    """
+    found = dict(places)
+    while True:
+        loads = dict.fromkeys(sorted(set(places.values())), 0.0)
+        for key, worker in found.items():
+            loads[worker] += seconds[key]
+        if not loads:
+            return found
+        most, least = max(loads, key=lambda each: loads[each]), min(loads, key=lambda each: loads[each])
+        gap = loads[most] - loads[least]
+        back = [None, *(key for key, worker in found.items() if worker == least)]
+        pairs = [(key, other) for key, worker in found.items() if worker == most for other in back]
+        # By how much the longer of the two gets shorter.
+        gains = [min(moved, gap - moved) for moved in (seconds[key] - seconds.get(other, 0.0) for key, other in pairs)]
+        best = max(range(len(pairs)), key=lambda number: gains[number])
+        if most == least or gains[best] <= WORTH_WHILE * loads[most]:
+            return found
+        key, other = pairs[best]
+        found[key] = least
+        if other is not None:
+            found[other] = most
+
+
+def _forget(places: dict[Any, str], weighed: set[Any], copies: dict[Any, Any], key: Any) -> None:
     places.pop(key, None)
+    weighed.discard(key)
+    copies.pop(key, None)
+
+
+def _same(piece: Answer) -> Answer:
+    return piece
 
 
 class _Held(NamedTuple):
