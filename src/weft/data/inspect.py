@@ -398,7 +398,7 @@ def _guess_digits(columns: "dict[str, pd.Series]") -> Guess | None:
     """A column of numbers such as 20180707, whatever it is called."""
     for name, column in columns.items():
         values = column.dropna() if _is_numeric(column) else column[:0]
-        found = "too few digits"
+        found: Clock | str = "too few digits"
         if len(values) and values.min() >= 10 ** (_FEWEST_DIGITS - 1) and values.nunique() > 1:
             found = _clock_or_objection(values, name, None)
         if isinstance(found, Clock) and found.kind in ("yyyymmdd", "digits"):
