@@ -57,7 +57,7 @@ IMPOSSIBLE = "not a possible value"
 _FOLDS, _ROW_FOLDS = 4, 8
 _ROUNDS = 2
 _STATION_ROUNDS = 6
-# The part of the clearest suspicion's odds, in logarithms, from which another is none of its shadows: each neighbour has but a part of it.
+# The part of the clearest suspicion's odds, in logarithms, from which another is as good.
 _NO_SHADOW = 0.5
 # A station's share of rows found wrong, beyond which all of it takes no part.
 _MOST_WRONG = 0.5
@@ -509,10 +509,15 @@ def _suspect_stations(
 
 
 def clearest(suspects: Sequence[Suspicion], place: Int[np.ndarray, " row"]) -> list[Suspicion]:
-    """Of suspicions, the clearest first, those of different stations that are about as clear as the first."""
-    found: dict[int, Suspicion] = {}
-    for each in suspects:
-        if each.log_odds >= _NO_SHADOW * suspects[0].log_odds:
+    """Of suspicions, the clearest first, that one, and other stations whose dates are off as far the same way, about as clearly.
+
+    Beside a station that is late others seem early, so that none of these is its shadow.
+    """
+    first = suspects[0]
+    found = {int(place[first.rows[0]]): first}
+    for each in suspects[1:]:
+        is_same = each.cause == first.cause and each.cause.startswith(DATES)
+        if is_same and each.log_odds >= _NO_SHADOW * first.log_odds:
             found.setdefault(int(place[each.rows[0]]), each)
     return list(found.values())
 
