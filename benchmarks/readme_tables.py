@@ -310,6 +310,8 @@ def likelihoods(results: list) -> list[str]:
             + ("" if name == "gaussian" else f" ({found[name]['fit'] / found['gaussian']['fit']:.1f})")
             for name in ordered
         ]
+        # Without an empty line between them two tables are one.
+        lines += [""] if lines else []
         lines += [f"| | {' | '.join(f'`{name}`' for name in ordered)} |", "|---" * (len(ordered) + 1) + "|"]
         lines += [f"| {each['table']} | {' | '.join(cells)} |"]
     return lines
