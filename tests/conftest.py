@@ -4,6 +4,7 @@
 import gc
 import os
 import pathlib
+import signal
 import time
 from collections.abc import Iterator
 
@@ -43,6 +44,9 @@ SHARED_DATA = pathlib.Path(__file__).resolve().parents[2] / "shared" / "data"
 
 def pytest_configure(config: pytest.Config) -> None:
     """By the environment, so that processes started by tests have the same bits; before JAX first looks there."""
+    # Shells have what they start in the background ignore Ctrl-C, and Python then does; tests of it would wait in vain.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     given = os.environ.get("XLA_FLAGS", "")
     is_alone = all(str(AS_USERS_DO) in argument for argument in config.args)
     if not is_alone and QUICKLY not in given:
