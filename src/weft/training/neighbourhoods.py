@@ -221,16 +221,21 @@ class _Block:
 
     def most_noise(self) -> float:
         """The logarithm of the noise variance, by that which all share, that would be half of the squares of left-out rows' errors."""
-        inverse = np.linalg.inv(self.covariance(np.zeros(len(self.parts))))
-        error = (inverse @ self.values) / np.diagonal(inverse)
+        error, _ = self._left_out(np.zeros(len(self.parts)))
         return max(float(np.log(0.5 * np.mean(error**2) / self.parts[-1, 0, 0])), 0.0)
 
     def crps_left_out(self, logarithms: Float[np.ndarray, " variance"]) -> Float[np.ndarray, " row"]:
         """Of each row predicted from all others."""
+        error, variance = self._left_out(logarithms)
+        return crps_gaussian(error, np.zeros_like(error), np.sqrt(variance))
+
+    def _left_out(
+        self, logarithms: Float[np.ndarray, " variance"]
+    ) -> tuple[Float[np.ndarray, " row"], Float[np.ndarray, " row"]]:
+        """The error of each row predicted from all others, and its variance."""
         inverse = np.linalg.inv(self.covariance(logarithms))
         variance = 1 / np.diagonal(inverse)
-        error = variance * (inverse @ self.values)
-        return crps_gaussian(error, np.zeros_like(error), np.sqrt(variance))
+        return variance * (inverse @ self.values), variance
 
 
 def _gain_of_rows_left_out(blocks: Sequence[_Block]) -> tuple[float, float]:
